@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: MIT
+ * clock.h: monotonic time; every lease, timeout and rate uses it, never the wall clock. */
+#ifndef SHOAL_BASE_CLOCK_H
+#define SHOAL_BASE_CLOCK_H
+
+#include <stdint.h>
+
+uint64_t clock_ns(void); /* nanoseconds from an arbitrary start; never goes back */
+double clock_s(void);    /* the same in seconds */
+
+#endif
