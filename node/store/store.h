@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: MIT
+ * store.h: get(object) through the tiers: RAM, disk, origin (peers come later between the last two).
+ *
+ * Data flow: an object is asked for by id (node/model numbering). It is in RAM (pinned at once), or on
+ * disk (read, its chunk checksums verified), or at the origin (one range per run of adjacent objects,
+ * each 1 MiB chunk hashed as it arrives, written to a temporary name, synced, renamed, recorded in the
+ * catalog). Before an object is handed out for the first time from RAM the caller's `admit` hook has
+ * accepted its bytes. One request in flight per object, however many callers. Whatever goes wrong ends
+ * as one err whose sentence names object, source and remedy; never as wrong bytes.
+ *
+ * Threads: all functions may be called from any thread. The store has threads of its own for disk
+ * reads and for the origin; hooks run on them. */
+#ifndef SHOAL_NODE_STORE_H
+#define SHOAL_NODE_STORE_H
+
+#include "node/model/model.h"
+#include "proto/base/err.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum store_prio { STORE_DEMAND, STORE_PREFETCH, STORE_BACKGROUND };
+
+/* Memory for object bytes, given by the caller so that a GPU can see it. Page-aligned. NULL fields:
+ * the store uses anonymous pages. */
+struct store_mem {
+    void *ctx;
+    void *(*alloc)(void *ctx, size_t size, void **handle); /* NULL when there is no memory */
+    void (*release)(void *ctx, void *handle);
+};
+
+struct store_opts {
+    const char *model;     /* folder, or http(s) URL of one (without file name) */
+    const char *cache_dir; /* disk tier and catalog; NULL: none (a folder is read in place) */
+    bool offline;          /* never contact the origin */
+    uint64_t ram_budget;   /* bytes of expert objects kept in RAM (pinned ones may exceed it) */
+    uint64_t disk_budget;  /* bytes of the disk tier; 0 = no limit but the free-space floor */
+    uint64_t disk_floor;   /* bytes left free on the volume; 0 = default (1 GiB) */
+    const char *token;     /* HTTP bearer token for the origin's host only; may be NULL */
+    uint64_t rate_limit;   /* bytes a second from the origin; 0 = none */
+    struct store_mem mem;
+    /* Called once per entry into RAM, before anybody sees the bytes; may rewrite them in place
+     * (the disk keeps the original). An error refuses the object by name. May be NULL. */
+    int (*admit)(void *ctx, uint32_t id, uint8_t *p, size_t n, struct err *e);
+    void *admit_ctx;
+    /* One line for people (retry, re-fetch of a damaged file, waiting for what); may be NULL. */
+    void (*log)(void *ctx, const char *line);
+    void *log_ctx;
+};
+
+struct store; /* opaque */
+
+/* Opens cache and origin; reads (and caches) the model's metadata; *model (owned by the store) is the
+ * inventory. Fails with a sentence when neither cache nor origin has a usable model. */
+int store_open(const struct store_opts *o, struct store **out, struct err *e);
+/* No call may be in progress and no view be held. */
+void store_close(struct store *st);
+const struct model *store_model(const struct store *st);
+/* Late wiring, before the first get: the hook often needs the model that store_open found. */
+void store_set_admit(struct store *st,
+                     int (*admit)(void *ctx, uint32_t id, uint8_t *p, size_t n, struct err *e),
+                     void *ctx);
+/* Append a small model file (tokenizer and so on), from cache or origin. ERR_NOTFOUND: none such. */
+int store_read_file(struct store *st, const char *name, struct buf *out, struct err *e);
+
+/* ---- objects ---- */
+
+struct store_view { /* a pinned object in RAM; read-only; valid until released */
+    const uint8_t *p;
+    size_t n;
+    void *mem_handle; /* of store_mem.alloc; p is its beginning */
+    uint32_t id;
+    void *priv; /* private */
+};
+
+/* One object; blocks. Release with store_release. deadline_ns: absolute clock_ns time, 0 = none. */
+int store_get(struct store *st, uint32_t id, enum store_prio prio, uint64_t deadline_ns,
+              struct store_view *out, struct err *e);
+void store_release(struct store *st, struct store_view *v);
+/* As store_release; the bytes leave RAM at once when nobody else holds them (streamed spine). */
+void store_release_drop(struct store *st, struct store_view *v);
+
+/* Many objects, handed out in the order in which they become ready. ids are copied, at most
+ * STORE_BATCH_MAX, no id twice. */
+#define STORE_BATCH_MAX 65536
+struct store_batch;
+int store_batch_begin(struct store *st, const uint32_t *ids, size_t n, enum store_prio prio,
+                      struct store_batch **out, struct err *e);
+/* Blocks for the next one: *which is its index in ids. ERR_NOTFOUND when all have been handed out.
+ * An object's failure is returned once, with *which set; the others can still be taken.
+ * The pin budget is the caller's care: release each view when done. */
+int store_batch_next(struct store_batch *b, size_t *which, struct store_view *out, struct err *e);
+void store_batch_end(struct store_batch *b); /* gives up what was not taken */
+
+/* A hint: these will probably be wanted soon. Never blocks, never fails, never changes a result. */
+void store_hint(struct store *st, const uint32_t *ids, size_t n);
+
+/* n bytes at `off` of an object without bringing all of it into RAM (a row of the embedding): from the
+ * RAM or disk copy if there is one, else the object is fetched to disk first; without a disk tier, a
+ * range of the origin. `admit` is not called on these bytes. */
+int store_read(struct store *st, uint32_t id, uint64_t off, void *p, size_t n, struct err *e);
+
+/* ---- numbers ---- */
+
+struct store_stats {
+    uint64_t origin_bytes, peer_bytes, disk_bytes; /* payload bytes taken from each tier */
+    uint64_t ram_hits, disk_hits, origin_fetches;  /* expert requests answered by each tier */
+    uint64_t experts_fetched;                      /* expert objects that came from the origin */
+    uint64_t ram_used, ram_peak, ram_budget;       /* bytes of objects in RAM */
+    uint64_t spine_bytes_read;                     /* spine bytes brought into RAM */
+    uint64_t retries, bad_chunks, refetched;       /* faults survived */
+    double origin_rate;                            /* bytes a second, last seconds */
+    uint64_t wait_ns;                              /* time that demand requests have waited */
+};
+void store_get_stats(struct store *st, struct store_stats *out);
+
+/* Where an object is now, without touching it: for progress, status and doctor. */
+enum store_tier { STORE_NOWHERE, STORE_ORIGIN, STORE_DISK, STORE_RAM };
+enum store_tier store_where(struct store *st, uint32_t id);
+
+#endif
