@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT
+ * infer.h: the forward pass of K3 over rows of (sequence, position), and the state of a sequence.
+ *
+ * All arithmetic goes through a kern_backend, all bytes through a store; how rows are grouped into
+ * calls, in which order experts arrive and where they come from changes no bit of any logit
+ * (kernels/NUMERICS.md). One thread at a time uses an infer and its states. */
+#ifndef SHOAL_NODE_INFER_H
+#define SHOAL_NODE_INFER_H
+
+#include "kernels/backend.h"
+#include "node/store/store.h"
+#include "proto/base/err.h"
+
+struct infer;       /* opaque: weights in use, scratch */
+struct infer_state; /* opaque: one sequence: KDA states, convolution histories, latent caches */
+
+/* What a forward call is doing, for progress lines and for cancelling between layers. */
+struct infer_progress {
+    uint32_t layer, n_layers;
+    uint32_t experts_done, experts_total; /* of the present layer */
+};
+
+struct infer_opts {
+    struct store *st;          /* borrowed; must outlive the infer */
+    struct kern_backend *be;   /* borrowed; must outlive the infer */
+    uint64_t spine_budget;     /* bytes of spine tensors kept resident; layers beyond it are streamed,
+                                  the next layer read ahead. UINT64_MAX: all of it */
+    uint32_t max_rows;         /* rows of one internal step; 0 = 64. Larger calls are split */
+    /* Called between layers and while experts are awaited; nonzero cancels (ERR_CANCELLED).
+     * May be NULL. */
+    int (*progress)(void *ctx, const struct infer_progress *p);
+    void *progress_ctx;
+};
+
+/* Loads the resident spine (this can take long: the store's log and stats tell). */
+int infer_open(const struct infer_opts *o, struct infer **out, struct err *e);
+void infer_close(struct infer *f); /* no state may be left */
+const struct model_config *infer_config(const struct infer *f);
+/* The store_mem that puts objects into the backend's buffers, and the admission check that belongs in
+ * store_opts.admit (ctx: the model, i.e. store_set_admit(st, infer_admit, (void *)store_model(st))).
+ * It refuses, by name, an expert with a scale byte 255 or a weight outside [2^-62, 2^62], a nonzero
+ * A_log beyond the head count, a NaN or infinity in the spine; spine weights under 2^-62 become +0. */
+struct store_mem infer_store_mem(struct kern_backend *be);
+int infer_admit(void *model, uint32_t id, uint8_t *p, size_t n, struct err *e);
+
+/* ---- sequences ---- */
+
+int infer_state_new(struct infer *f, struct infer_state **out, struct err *e);
+void infer_state_free(struct infer_state *s); /* NULL allowed */
+uint32_t infer_state_pos(const struct infer_state *s); /* tokens taken in so far */
+/* An equal state that lives on its own: extend one, roll back to the other. */
+int infer_state_copy(const struct infer_state *s, struct infer_state **out, struct err *e);
+/* A file (mode 0600, written whole or not at all) that holds the state exactly, with model root,
+ * numerics version and a SHA-256; load refuses another model, version, or a damaged file. */
+int infer_state_save(const struct infer_state *s, const char *path, struct err *e);
+int infer_state_load(struct infer *f, const char *path, struct infer_state **out, struct err *e);
+/* Bytes of a state at `pos` tokens. */
+uint64_t infer_state_bytes(const struct infer *f, uint32_t pos);
+
+/* ---- the forward pass ---- */
+
+struct infer_row {
+    struct infer_state *state; /* rows of one state must be neighbours, in order of position */
+    uint32_t token;
+    bool want_logits;
+};
+
+/* Extends each state by its rows. logits: one row of `vocab` floats per row with want_logits, in
+ * order. On error the states of the call are unusable (every later use but free says so). */
+int infer_forward(struct infer *f, const struct infer_row *rows, size_t n, float *logits,
+                  struct err *e);
+
+#endif
