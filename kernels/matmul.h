@@ -8,11 +8,12 @@
  *
  * A product runs in two steps, each of which may be split over threads: prepare brings the rows of
  * x into the order in which the weights are decoded, rows computes rows of the result. The order
- * depends only on (type, cols, T, x, xstride, xmap, isa), so matrices that share these may share one
- * prepared scratch.
+ * depends only on (type, cols, T, x, xstride, xmap, isa), so matrices that share these may share
+ * one prepared scratch.
  *
  * No allocation, no I/O, no state. The floating-point environment (nearest, no flushing) is the
- * caller's. Operands are trusted to be as large as stated: whoever builds the struct checks them. */
+ * caller's. Operands are trusted to be as large as stated: whoever builds the struct checks them.
+ */
 #ifndef SHOAL_KERNELS_MATMUL_H
 #define SHOAL_KERNELS_MATMUL_H
 
