@@ -255,7 +255,8 @@ int tok_load_specials(struct tok *t, const char *json, size_t n, struct err *e)
                            TOK_MAX_CONFIG);
         }
         json_error_t je;
-        root = json_loadb(json, n, JSON_REJECT_DUPLICATES, &je);
+        /* As reals: the released file has model_max_length 10^30, which is no 64-bit integer. */
+        root = json_loadb(json, n, JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL, &je);
         if (!root) {
             return err_set(e, ERR_FORMAT, "tokenizer_config.json is not valid JSON: line %d: %s",
                            je.line, je.text);
