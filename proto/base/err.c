@@ -64,8 +64,8 @@ int err_prefix(struct err *e, const char *fmt, ...)
 const char *err_text(int code)
 {
     switch (code) {
-#define ERR_CASE(n, t)                                                                             \
-    case n:                                                                                        \
+#define ERR_CASE(n, t) \
+    case n:            \
         return t;
         ERR_CODES(ERR_CASE)
 #undef ERR_CASE

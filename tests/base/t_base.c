@@ -127,8 +127,10 @@ static void lengths_are_checked(void **s)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(errors_say_what_and_where), cmocka_unit_test(buffers_stop_at_their_maximum),
-        cmocka_unit_test(sha256_vectors),            cmocka_unit_test(files_are_written_whole),
+        cmocka_unit_test(errors_say_what_and_where),
+        cmocka_unit_test(buffers_stop_at_their_maximum),
+        cmocka_unit_test(sha256_vectors),
+        cmocka_unit_test(files_are_written_whole),
         cmocka_unit_test(lengths_are_checked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * replay.c: runs a fuzz target over every file of a corpus folder, where libFuzzer is not linked in,
- * so that each input once found keeps being tested by every build. */
+ * replay.c: runs a fuzz target over every file of a corpus folder, where libFuzzer is not linked
+ * in, so that each input once found keeps being tested by every build. */
 #include "proto/base/buf.h"
 #include "proto/base/file.h"
 
