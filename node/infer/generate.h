@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * generate.h: prompt ids in, tokens out: prefill in chunks, then decode, with sampling, stop ids and
- * the receipt. What the CLI runs; one sequence. */
+ * generate.h: prompt ids in, tokens out: prefill in chunks, then decode, with sampling, stop ids
+ * and the receipt. What the CLI runs; one sequence. */
 #ifndef SHOAL_NODE_GENERATE_H
 #define SHOAL_NODE_GENERATE_H
 
@@ -13,8 +13,8 @@ struct generate_opts {
     size_t n_prompt;
     uint32_t max_new;
     struct sample_opts sample;
-    const uint32_t *stop; /* ids that end the run (the stop id is chosen, and counted in ids) */
-    size_t n_stop;        /* 0: only max_new ends it (--ignore-eos) */
+    const uint32_t *stop;   /* ids that end the run (the stop id is chosen, and counted in ids) */
+    size_t n_stop;          /* 0: only max_new ends it (--ignore-eos) */
     uint32_t prefill_chunk; /* rows a call; 0 = all that fit */
     /* For proofs: after this many new tokens save the state to the file, drop it, load it again. */
     const char *reload_path;

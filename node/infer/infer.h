@@ -21,11 +21,11 @@ struct infer_progress {
 };
 
 struct infer_opts {
-    struct store *st;          /* borrowed; must outlive the infer */
-    struct kern_backend *be;   /* borrowed; must outlive the infer */
-    uint64_t spine_budget;     /* bytes of spine tensors kept resident; layers beyond it are streamed,
-                                  the next layer read ahead. UINT64_MAX: all of it */
-    uint32_t max_rows;         /* rows of one internal step; 0 = 64. Larger calls are split */
+    struct store *st;        /* borrowed; must outlive the infer */
+    struct kern_backend *be; /* borrowed; must outlive the infer */
+    uint64_t spine_budget;   /* bytes of spine tensors kept resident; layers beyond it are streamed,
+                                the next layer read ahead. UINT64_MAX: all of it */
+    uint32_t max_rows;       /* rows of one internal step; 0 = 64. Larger calls are split */
     /* Called between layers and while experts are awaited; nonzero cancels (ERR_CANCELLED).
      * May be NULL. */
     int (*progress)(void *ctx, const struct infer_progress *p);
@@ -36,17 +36,18 @@ struct infer_opts {
 int infer_open(const struct infer_opts *o, struct infer **out, struct err *e);
 void infer_close(struct infer *f); /* no state may be left */
 const struct model_config *infer_config(const struct infer *f);
-/* The store_mem that puts objects into the backend's buffers, and the admission check that belongs in
- * store_opts.admit (ctx: the model, i.e. store_set_admit(st, infer_admit, (void *)store_model(st))).
- * It refuses, by name, an expert with a scale byte 255 or a weight outside [2^-62, 2^62], a nonzero
- * A_log beyond the head count, a NaN or infinity in the spine; spine weights under 2^-62 become +0. */
+/* The store_mem that puts objects into the backend's buffers, and the admission check that belongs
+ * in store_opts.admit (ctx: the model, i.e. store_set_admit(st, infer_admit, (void
+ * *)store_model(st))). It refuses, by name, an expert with a scale byte 255 or a weight outside
+ * [2^-62, 2^62], a nonzero A_log beyond the head count, a NaN or infinity in the spine; spine
+ * weights under 2^-62 become +0. */
 struct store_mem infer_store_mem(struct kern_backend *be);
 int infer_admit(void *model, uint32_t id, uint8_t *p, size_t n, struct err *e);
 
 /* ---- sequences ---- */
 
 int infer_state_new(struct infer *f, struct infer_state **out, struct err *e);
-void infer_state_free(struct infer_state *s); /* NULL allowed */
+void infer_state_free(struct infer_state *s);          /* NULL allowed */
 uint32_t infer_state_pos(const struct infer_state *s); /* tokens taken in so far */
 /* An equal state that lives on its own: extend one, roll back to the other. */
 int infer_state_copy(const struct infer_state *s, struct infer_state **out, struct err *e);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * receipt.h: proof of a run: a SHA-256 chain over what was computed.
  *
- * h0 = SHA-256("shoal receipt 1\n" | numerics version le32 | model root | spine form length le32 and
- * text | count le32 | prompt ids le32 each); at each sampled position
- * h = SHA-256(h | bits of the logits, le32 each | chosen id le32). Prompt positions are not in it. */
+ * h0 = SHA-256("shoal receipt 1\n" | numerics version le32 | model root | spine form length le32
+ * and text | count le32 | prompt ids le32 each); at each sampled position h = SHA-256(h | bits of
+ * the logits, le32 each | chosen id le32). Prompt positions are not in it. */
 #ifndef SHOAL_NODE_RECEIPT_H
 #define SHOAL_NODE_RECEIPT_H
 

@@ -25,7 +25,8 @@ uint32_t sample_argmax(const float *logits, uint32_t n);
 /* The token for the sampled position number `counter` (0 for the first new token): argmax when
  * temperature is 0, else one draw. The random number is a function of (seed, counter) alone
  * (Philox4x32-10). Order of the filters: temperature, top-k, top-p, min-p, all on probabilities in
- * descending order (ties: lower id). scratch: n * 8 bytes. The arithmetic is binary32 by kern_exp. */
+ * descending order (ties: lower id). scratch: n * 8 bytes. The arithmetic is binary32 by kern_exp.
+ */
 uint32_t sample_pick(const struct sample_opts *o, const float *logits, uint32_t n, uint64_t counter,
                      void *scratch);
 

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: MIT
+ * internal.h: what the files of node/infer share. Not for others. */
+#ifndef SHOAL_NODE_INFER_INTERNAL_H
+#define SHOAL_NODE_INFER_INTERNAL_H
+
+#include "node/infer/infer.h"
+
+/* The spine tensors of one layer, pinned. A resident layer holds them for good, a streamed one from
+ * layer_hold to layer_drop. */
+struct layer {
+    struct store_view v[MODEL_LAYER_ROLE_COUNT]; /* p NULL: no such tensor */
+    bool resident, held;
+};
+
+struct cmds { /* a recording; grows, reused */
+    struct kern_cmd *v;
+    size_t n, cap;
+    bool failed;          /* out of memory while recording; cmds_run reports it */
+    struct kern_cmd lost; /* where a recording without memory writes */
+};
+
+/* Per-step arrays, each [max_rows] rows wide; see scratch.c for the widths. */
+#define SCRATCH(X) \
+    X(p)           \
+    X(bank)        \
+    X(h)           \
+    X(xn)          \
+    X(a)           \
+    X(site)        \
+    X(raw)         \
+    X(q)           \
+    X(k)           \
+    X(v)           \
+    X(f)           \
+    X(fa)          \
+    X(b)           \
+    X(gate)        \
+    X(o)           \
+    X(qa)          \
+    X(ckv)         \
+    X(up)          \
+    X(down)        \
+    X(mlp)         \
+    X(rlogits)     \
+    X(ids)         \
+    X(rw)          \
+    X(z)           \
+    X(eg)          \
+    X(eu)          \
+    X(ey)          \
+    X(u)           \
+    X(maps)        \
+    X(flag)        \
+    X(emb)         \
+    X(logits)
+
+struct scratch {
+#define SCRATCH_FIELD(n) struct kern_buf *n;
+    SCRATCH(SCRATCH_FIELD)
+#undef SCRATCH_FIELD
+};
+
+struct infer {
+    struct store *st;
+    const struct model *m;
+    const struct model_config *c;
+    struct kern_backend *be;
+    uint32_t max_rows, logit_rows;
+    int (*progress)(void *ctx, const struct infer_progress *p);
+    void *progress_ctx;
+    struct layer *layers; /* [n_layers] */
+    struct store_view global[MODEL_ROLE_COUNT - MODEL_GLOBAL_FIRST];
+    bool globals_resident, globals_held;
+    uint32_t n_states; /* alive */
+    struct scratch s;
+    struct cmds cmds;
+    /* MoE bookkeeping of one layer */
+    uint32_t *want;   /* [n_experts] object ids asked for */
+    uint32_t *want_e; /* [n_experts] their expert ids */
+    uint32_t *count;  /* [n_experts] rows per expert */
+    uint32_t *start;  /* [n_experts] first entry in maps */
+};
+
+struct infer_state {
+    struct infer *f;
+    uint32_t pos;
+    bool broken;
+    uint32_t cap;             /* rows of every latent cache */
+    struct kern_buf *kda;     /* [kda layers][heads][dim][dim] */
+    struct kern_buf *conv;    /* [kda layers][3 streams][conv-1][heads*dim]; NULL when conv = 1 */
+    struct kern_buf **latent; /* [mla layers] of [cap][kv_rank + rope] */
+};
+
+/* A stretch of rows of one state in the present step. */
+struct run {
+    struct infer_state *st;
+    uint32_t first, n; /* rows first .. first+n-1 */
+};
+
+struct step {
+    const struct infer_row *rows;
+    uint32_t T;
+    const struct run *runs;
+    uint32_t n_runs;
+};
+
+/* weights.c */
+int weights_open(struct infer *f, uint64_t budget, struct err *e);
+void weights_close(struct infer *f);
+int layer_hold(struct infer *f, uint32_t l, struct err *e);
+void layer_drop(struct infer *f, uint32_t l);
+void layer_hint(struct infer *f, uint32_t l); /* l = n_layers: the globals */
+int globals_hold(struct infer *f, struct err *e);
+void globals_drop(struct infer *f);
+struct kern_mat weight_mat(const struct infer *f, uint32_t l, enum model_role r);
+struct kern_vec weight_vec(const struct infer *f, uint32_t l, enum model_role r);
+
+/* scratch.c */
+int scratch_open(struct infer *f, struct err *e);
+void scratch_close(struct infer *f);
+
+/* cmds.c: recording. */
+struct kern_cmd *cmd_add(struct cmds *l, enum kern_op op);
+struct kern_cmd *cmd_matmul(struct infer *f, struct kern_mat w, struct kern_ref x,
+                            struct kern_ref y, uint32_t T); /* the command, to add maps to */
+void cmd_rmsnorm(struct infer *f, struct kern_ref x, uint32_t xstride, struct kern_vec w,
+                 struct kern_ref y, uint32_t n, uint32_t T, float eps);
+void cmd_add_rows(struct infer *f, struct kern_ref a, struct kern_ref b, struct kern_ref y,
+                  uint32_t n);
+void cmd_situ(struct infer *f, struct kern_ref g, struct kern_ref u, struct kern_ref y, uint32_t n);
+void cmd_gate(struct infer *f, struct kern_ref x, struct kern_ref g, struct kern_ref y, uint32_t n);
+/* Submit what was recorded, wait, and start a new recording. */
+int cmds_run(struct infer *f, struct err *e);
+
+/* attention.c, ffn.c: one layer's halves over the rows of a step; x = s.xn, result in s.a. */
+void attention(struct infer *f, uint32_t l, const struct step *s);
+int ffn(struct infer *f, uint32_t l, const struct step *s, struct err *e);
+
+/* state.c */
+int state_reserve(struct infer_state *s, uint32_t rows, struct err *e);
+/* Index of layer l among the KDA (or MLA) layers. */
+uint32_t state_slot(const struct infer *f, uint32_t l);
+uint32_t state_count(const struct infer *f, enum model_attn kind);
+size_t state_kda_floats(const struct infer *f);  /* of one KDA layer */
+size_t state_conv_floats(const struct infer *f); /* of one KDA layer, three streams */
+uint32_t state_latent_width(const struct infer *f);
+
+#endif
