@@ -179,6 +179,12 @@ const char *model_object_name(const struct model *m, uint32_t id, char *out, siz
 uint64_t model_spine_bytes(const struct model *m);
 uint64_t model_expert_bytes(const struct model *m);
 
+/* A_log holds one value per KDA head and may be longer; what is behind the heads is padding and must be
+ * zero. That needs data, so whoever admits the tensor calls this with all n values of layer `layer`
+ * (n as in the object's shape). ERR_FORMAT or ERR_NUMERIC with layer and place in the sentence. */
+int model_check_alog(const struct model *m, uint32_t layer, const float *v, size_t n,
+                     struct err *e);
+
 /* A source that reads a local folder. `dir` is copied. Free with model_folder_close. */
 int model_folder_open(const char *dir, struct model_source *out, struct err *e);
 void model_folder_close(struct model_source *src);
