@@ -2,7 +2,6 @@
  * admit.c: what may enter RAM as a weight (kernels/NUMERICS.md, section 1). Experts are checked and
  * left as they are; spine weights below 2^-62 become +0, so that no product is ever subnormal. */
 #include "node/infer/internal.h"
-#include "proto/base/num.h"
 
 #include <string.h>
 
@@ -11,10 +10,13 @@
 /* Twice the e2m1 magnitudes: 0, 0.5, 1, 1.5, 2, 3, 4, 6. */
 static const uint8_t twice[8] = {0, 1, 2, 3, 4, 6, 8, 12};
 
-/* Is every nonzero weight of the block (16 bytes, or fewer at a row's end) within [2^-62, 2^62]? */
-static bool block_ok(const uint8_t *b, size_t n, int s)
+/* Is every nonzero weight of the block (16 bytes) within [2^-62, 2^62]? */
+static bool block_ok(const uint8_t *b, int s)
 {
-    for (size_t i = 0; i < 2 * n; i++) {
+    if (s == 255) { /* not a number, even over zeros */
+        return false;
+    }
+    for (size_t i = 0; i < 32; i++) {
         unsigned m = twice[(i & 1 ? b[i / 2] >> 4 : b[i / 2]) & 7];
         if (!m) {
             continue;
@@ -23,7 +25,7 @@ static bool block_ok(const uint8_t *b, size_t n, int s)
          * top exponent 62 that is allowed. */
         int top = 31 - __builtin_clz(m), ex = s - 128 + top;
         bool pow2 = (m & (m - 1)) == 0;
-        if (s == 255 || ex < -62 || ex > 62 || (ex == 62 && !pow2)) {
+        if (ex < -62 || ex > 62 || (ex == 62 && !pow2)) {
             return false;
         }
     }
@@ -45,7 +47,7 @@ static int admit_expert(const struct model *m, uint32_t id, const uint8_t *p, st
             if (s >= 66 && s <= 186) {
                 continue;
             }
-            if (!block_ok(packed + i * 16, 16, s)) {
+            if (!block_ok(packed + i * 16, s)) {
                 return err_set(
                     e, ERR_FORMAT,
                     "%s is refused: w%d row %zu block %zu has scale byte %d with weights "
