@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * store.h: get(object) through the tiers: RAM, disk, origin (peers come later between the last two).
+ * store.h: get(object) through the tiers: RAM, disk, origin (peers come later between the last
+ * two).
  *
- * Data flow: an object is asked for by id (node/model numbering). It is in RAM (pinned at once), or on
- * disk (read, its chunk checksums verified), or at the origin (one range per run of adjacent objects,
- * each 1 MiB chunk hashed as it arrives, written to a temporary name, synced, renamed, recorded in the
- * catalog). Before an object is handed out for the first time from RAM the caller's `admit` hook has
- * accepted its bytes. One request in flight per object, however many callers. Whatever goes wrong ends
- * as one err whose sentence names object, source and remedy; never as wrong bytes.
+ * Data flow: an object is asked for by id (node/model numbering). It is in RAM (pinned at once), or
+ * on disk (read, its chunk checksums verified), or at the origin (one range per run of adjacent
+ * objects, each 1 MiB chunk hashed as it arrives, written to a temporary name, synced, renamed,
+ * recorded in the catalog). Before an object is handed out for the first time from RAM the caller's
+ * `admit` hook has accepted its bytes. One request in flight per object, however many callers.
+ * Whatever goes wrong ends as one err whose sentence names object, source and remedy; never as
+ * wrong bytes.
  *
  * Threads: all functions may be called from any thread. The store has threads of its own for disk
  * reads and for the origin; hooks run on them. */
@@ -39,6 +41,9 @@ struct store_opts {
     uint64_t disk_floor;   /* bytes left free on the volume; 0 = default (1 GiB) */
     const char *token;     /* HTTP bearer token for the origin's host only; may be NULL */
     uint64_t rate_limit;   /* bytes a second from the origin; 0 = none */
+    uint32_t retries;      /* attempts without progress before an origin error counts; 0 = 8 */
+    uint32_t retry_ms;     /* first wait between attempts, doubled each time; 0 = 500 ms */
+    uint32_t stall_ms;     /* a transfer without bytes for so long is begun anew; 0 = 10 s */
     struct store_mem mem;
     /* Called once per entry into RAM, before anybody sees the bytes; may rewrite them in place
      * (the disk keeps the original). An error refuses the object by name. May be NULL. */
@@ -51,8 +56,8 @@ struct store_opts {
 
 struct store; /* opaque */
 
-/* Opens cache and origin; reads (and caches) the model's metadata; *model (owned by the store) is the
- * inventory. Fails with a sentence when neither cache nor origin has a usable model. */
+/* Opens cache and origin; reads (and caches) the model's metadata; *model (owned by the store) is
+ * the inventory. Fails with a sentence when neither cache nor origin has a usable model. */
 int store_open(const struct store_opts *o, struct store **out, struct err *e);
 /* No call may be in progress and no view be held. */
 void store_close(struct store *st);
@@ -61,7 +66,11 @@ const struct model *store_model(const struct store *st);
 void store_set_admit(struct store *st,
                      int (*admit)(void *ctx, uint32_t id, uint8_t *p, size_t n, struct err *e),
                      void *ctx);
-/* Append a small model file (tokenizer and so on), from cache or origin. ERR_NOTFOUND: none such. */
+/* The same for the RAM budget: how it divides between experts and spine depends on the model's
+ * sizes. To be called before the first get. */
+void store_set_ram_budget(struct store *st, uint64_t bytes);
+/* Append a small model file (tokenizer and so on), from cache or origin. ERR_NOTFOUND: none such.
+ */
 int store_read_file(struct store *st, const char *name, struct buf *out, struct err *e);
 
 /* ---- objects ---- */
@@ -96,9 +105,9 @@ void store_batch_end(struct store_batch *b); /* gives up what was not taken */
 /* A hint: these will probably be wanted soon. Never blocks, never fails, never changes a result. */
 void store_hint(struct store *st, const uint32_t *ids, size_t n);
 
-/* n bytes at `off` of an object without bringing all of it into RAM (a row of the embedding): from the
- * RAM or disk copy if there is one, else the object is fetched to disk first; without a disk tier, a
- * range of the origin. `admit` is not called on these bytes. */
+/* n bytes at `off` of an object without bringing all of it into RAM (a row of the embedding): from
+ * the RAM or disk copy if there is one, else the object is fetched to disk first; without a disk
+ * tier, a range of the origin. `admit` is not called on these bytes. */
 int store_read(struct store *st, uint32_t id, uint64_t off, void *p, size_t n, struct err *e);
 
 /* ---- numbers ---- */

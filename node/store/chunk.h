@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT
+ * chunk.h: an object as a list of 1 MiB chunks, and what is known of their bytes.
+ *
+ * Per chunk a fast checksum (xxHash64, seed 0: bit rot, verified on every read) and a SHA-256. The
+ * digest of an object is SHA-256 over the SHA-256s of its chunks, in order. */
+#ifndef SHOAL_STORE_CHUNK_H
+#define SHOAL_STORE_CHUNK_H
+
+#include "proto/base/sha256.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define CHUNK_SIZE (1u << 20)
+
+struct chunk_sum {
+    uint8_t sha[SHA256_SIZE];
+    uint64_t xxh;
+};
+
+enum digest_source { DIGEST_ORIGIN = 1 }; /* what a digest rests on; others come with peers */
+
+struct digest {
+    uint64_t size;
+    uint8_t sha[SHA256_SIZE];
+    uint32_t source; /* enum digest_source */
+    uint32_t n;      /* chunks */
+    uint64_t xxh[];  /* [n] */
+};
+
+static inline uint32_t chunk_count(uint64_t size)
+{
+    return (uint32_t)((size + CHUNK_SIZE - 1) / CHUNK_SIZE);
+}
+/* Bytes of chunk i of an object of this size. */
+static inline size_t chunk_len(uint64_t size, uint32_t i)
+{
+    uint64_t at = (uint64_t)i * CHUNK_SIZE;
+    return (size_t)(size - at < CHUNK_SIZE ? size - at : CHUNK_SIZE);
+}
+
+uint64_t chunk_xxh(const void *p, size_t n);
+void chunk_sum(const void *p, size_t n, struct chunk_sum *out);
+/* The digest of an object from its chunks' sums; malloc'ed; NULL: no memory. */
+struct digest *digest_make(uint64_t size, const struct chunk_sum *sums, uint32_t source);
+struct digest *digest_alloc(uint64_t size);
+bool digest_equal(const struct digest *a, const struct digest *b);
+
+#endif

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: MIT
+ * engine.h: private to node/store: the table of objects in movement and in RAM, and who waits for
+ * them. One mutex (`mu`) guards all of it; it is never held over a read, a write, a hook or a call
+ * of the memory allocator. Order of locks: mu, then those inside disk.c and origin.c. */
+#ifndef SHOAL_STORE_ENGINE_H
+#define SHOAL_STORE_ENGINE_H
+
+#include "node/store/ram.h"
+#include "node/store/store.h"
+
+#include <pthread.h>
+
+struct disk;
+struct disk_file;
+struct meta;
+struct origin;
+struct sink;
+
+/* ENT_IDLE: not in RAM, nothing under way. ENT_QUEUED: in a worker's queue. ENT_BUSY: a worker has
+ * it. ENT_ORIGIN: the origin has been asked. ENT_PUBLISH: to be read again once its file is
+ * published. ENT_READY: in RAM, admitted. */
+enum ent_state { ENT_IDLE, ENT_QUEUED, ENT_BUSY, ENT_ORIGIN, ENT_PUBLISH, ENT_READY };
+enum ent_job { JOB_READ, JOB_ADMIT, JOB_FETCH };
+
+struct entry {
+    struct entry *next, *prev; /* in a queue (ENT_QUEUED) or in the LRU list (ENT_READY) */
+    struct waiter *waiters;
+    struct ram_slot *slot;
+    struct sink *sink; /* ENT_ORIGIN */
+    uint32_t pins;
+    uint8_t state, job, prio;
+    uint8_t tries;   /* faults met by the present request */
+    bool want_ram;   /* somebody wants it in RAM, not only on disk */
+    bool hinted;     /* wanted by a hint and not taken since */
+    bool promised;   /* its size is in `promised` */
+    bool in_lru;     /* READY, an expert, no pins */
+    bool no_disk;    /* this request goes past the disk (it is full) */
+    bool publishing; /* its file is in the publisher's queue */
+    uint8_t from;    /* enum store_tier the bytes came from */
+};
+
+/* Whoever waits: one waiter per object in a group; the group is woken as objects become ready. */
+struct group {
+    pthread_cond_t cv;
+    struct waiter *head, *tail; /* done, not yet taken */
+};
+
+struct waiter {
+    struct waiter *next;      /* in entry.waiters */
+    struct waiter *next_done; /* in group */
+    struct group *g;
+    uint32_t id;
+    uint32_t which;
+    bool want_ram; /* else on disk is enough; done without a pin */
+    bool done;
+    int code;
+    struct err *err; /* malloc'ed, may be NULL */
+};
+
+/* A batch's items: not yet asked for, asked for, done (perhaps taken). */
+struct store_batch {
+    struct store *st;
+    struct store_batch *next; /* in store.batches while something is pending */
+    struct group g;
+    struct waiter *w; /* [n] */
+    uint8_t *phase;   /* [n], enum batch_phase */
+    size_t n, taken, first_pending, pending;
+    size_t active; /* asked for or ready, not taken */
+    uint8_t prio;
+};
+enum batch_phase { PH_PENDING, PH_DISK_ASKED, PH_ASKED, PH_TAKEN };
+
+/* Objects a batch may have under way even when the RAM budget is used up by pins. */
+#define BATCH_MIN_ACTIVE 2
+
+struct queue {
+    struct entry *head, *tail;
+};
+
+struct store {
+    struct store_opts o; /* strings copied */
+    char *model_path, *cache_dir, *token;
+    bool in_place; /* a local folder read directly */
+    bool closing;
+    struct model *m;
+    struct model_source folder; /* in_place */
+    struct meta *meta;          /* else */
+    uint32_t *shard_file;       /* the origin's number of each shard */
+    struct disk *disk;          /* may be NULL */
+    struct origin *origin;      /* may be NULL */
+
+    pthread_mutex_t mu;
+    pthread_cond_t work, pub;
+    struct entry *ent; /* [n_ent] */
+    uint32_t n_ent;
+    struct queue q[3]; /* by enum store_prio */
+    struct queue lru;  /* head = most recent */
+    uint64_t lru_bytes, promised, hint_spine;
+    struct ram ram;
+    struct store_batch *batches;
+    bool pumping, pump_again;
+    struct store_stats s;
+
+    pthread_t *workers;
+    uint32_t n_workers;
+    pthread_t publisher;
+    bool have_publisher, pub_stop;
+    struct disk_file *pub_head, *pub_tail;
+    bool disk_trouble; /* logged once per change */
+
+    uint64_t rate_t[16], rate_b[16]; /* origin bytes by second, for origin_rate */
+};
+
+/* ---- engine.c; with mu held unless said otherwise ---- */
+
+static inline const struct model_object *eng_object(const struct store *st, uint32_t id)
+{
+    return model_object(st->m, id);
+}
+static inline uint32_t eng_id(const struct store *st, const struct entry *en)
+{
+    return (uint32_t)(en - st->ent);
+}
+bool eng_is_expert(const struct store *st, uint32_t id);
+
+/* Set the machine moving for this object; waiters and want flags are in place. */
+void eng_want(struct store *st, uint32_t id, enum store_prio prio, bool ram);
+void eng_hint(struct store *st, uint32_t id);
+void eng_add_waiter(struct store *st, struct waiter *w);
+void eng_drop_waiter(struct store *st, struct waiter *w);
+/* Nobody waits any more: take it out of queues as far as it has not begun. */
+void eng_lose_interest(struct store *st, uint32_t id);
+void eng_pin(struct store *st, struct entry *en);
+void eng_unpin(struct store *st, struct entry *en, bool drop);
+/* May `size` more bytes of experts come in without evicting what is wanted? */
+bool eng_has_room(const struct store *st, uint64_t size);
+/* A slot for the entry, evicting; NULL for lack of memory or, for a mere hint, of room. Releases
+ * and retakes mu while memory is allocated. */
+struct ram_slot *eng_slot(struct store *st, struct entry *en);
+void eng_put_slot(struct store *st, struct entry *en);
+/* The request is over: in RAM (ENT_READY) or failed; wakes the waiters. */
+void eng_ready(struct store *st, struct entry *en);
+void eng_fail(struct store *st, struct entry *en, int code, const struct err *e);
+/* It is on disk now: those for whom that suffices are done. */
+void eng_on_disk(struct store *st, struct entry *en);
+void eng_enqueue(struct store *st, struct entry *en, enum ent_job job);
+struct entry *eng_pop(struct store *st);
+/* Start what batches could not start for lack of room. */
+void eng_pump(struct store *st);
+/* Without mu. */
+void eng_log(struct store *st, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void eng_sweep(struct store *st);
+
+/* ---- worker.c ---- */
+int worker_start(struct store *st, struct err *e);
+/* Without mu; joins. The origin must have been closed. */
+void worker_stop(struct store *st);
+/* Without mu: bytes [off, off+n) of an object straight out of the folder's shard. */
+int worker_read_in_place(struct store *st, uint32_t id, uint64_t off, void *p, size_t n,
+                         struct err *e);
+/* With mu: hand a complete file to the publisher. */
+void worker_publish(struct store *st, struct disk_file *f);
+
+/* ---- sink.c ---- */
+/* With mu: ask the origin for the object; en is ENT_ORIGIN afterwards, or has failed. */
+void sink_start(struct store *st, struct entry *en);
+/* Without mu, by a worker that owns the entry (ENT_BUSY): take up a partial file, then ask. */
+void sink_resume(struct store *st, struct entry *en);
+/* With mu: a more urgent request; or cancel when it has not begun (true: cancelled, freed). */
+void sink_raise(struct store *st, struct entry *en);
+bool sink_cancel(struct store *st, struct entry *en);
+void sink_count(struct store *st, uint64_t bytes); /* with mu: origin bytes, for the rate */
+
+#endif

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: MIT
+ * origin.h: private to node/store: byte ranges of a model's files from an HTTP server, or from a
+ * local folder as if it were one. A thread of its own takes wanted parts by priority, merges
+ * adjacent ones into one range, checks every answer, retries, and hands the bytes on in order.
+ *
+ * Threads: any thread may call; begin, data and done run on the origin's thread without locks held.
+ * After done (or a successful cancel) a part belongs to the caller again. */
+#ifndef SHOAL_STORE_ORIGIN_H
+#define SHOAL_STORE_ORIGIN_H
+
+#include "node/store/store.h"
+#include "proto/base/buf.h"
+#include "proto/base/err.h"
+
+struct origin; /* opaque */
+
+struct origin_opts {
+    const char *url; /* http(s)://... without a slash at the end, or a folder */
+    bool folder;
+    const char *token;
+    uint64_t rate_limit;
+    uint32_t retries, retry_ms, stall_ms; /* 0 = defaults, see store_opts */
+    void (*log)(void *ctx, const char *line);
+    void *log_ctx;
+    /* Size and entity tag of a file have been learned from a first answer. */
+    void (*learned)(void *ctx, uint32_t file, uint64_t size, const char *etag);
+    void *learned_ctx;
+};
+
+#define ORIGIN_ETAG_MAX 200
+#define ORIGIN_UNKNOWN UINT64_MAX
+
+int origin_open(const struct origin_opts *o, struct origin **out, struct err *e);
+/* Parts still waiting or running end with ERR_CANCELLED, and so do, at once and on the caller's
+ * thread, those submitted later. NULL is fine for both. */
+void origin_stop(struct origin *o);
+void origin_free(struct origin *o);
+
+/* Number of the file with this name (made on first use), and what is known of it: its size (or
+ * ORIGIN_UNKNOWN) and entity tag (or ""). An answer that contradicts them is refused. */
+int origin_file(struct origin *o, const char *name, uint32_t *file, struct err *e);
+void origin_expect(struct origin *o, uint32_t file, uint64_t size, const char *etag);
+uint64_t origin_size(struct origin *o, uint32_t file);
+
+struct origin_part {
+    void *user;
+    const char *name; /* of the object, for sentences; lives as long as the part */
+    uint32_t file;
+    uint64_t off, size; /* size ORIGIN_UNKNOWN: the whole file, off 0 */
+    uint8_t prio;       /* enum store_prio; change by origin_raise */
+    /* The first byte is about to be given; may be NULL. An error ends the part. */
+    int (*begin)(struct origin_part *p, struct err *e);
+    /* The next n bytes. An error ends the part with that error; it is not tried again. */
+    int (*data)(struct origin_part *p, const void *b, size_t n, struct err *e);
+    /* All bytes were given (code 0), or it has failed for good. */
+    void (*done)(struct origin_part *p, int code, const struct err *e);
+    /* private */
+    struct origin_part *next;
+    uint64_t got;        /* bytes given so far */
+    uint64_t not_before; /* clock_ns of the next attempt */
+    uint64_t since;      /* clock_ns of submission or of the last byte */
+    uint64_t seq;
+    uint32_t attempts, refusals;
+    bool active, begun;
+};
+
+void origin_submit(struct origin *o, struct origin_part *p);
+void origin_raise(struct origin *o, struct origin_part *p, enum store_prio prio);
+/* True: it had not begun and has been taken out; done will not be called. */
+bool origin_cancel(struct origin *o, struct origin_part *p);
+
+/* Blocking forms: a whole small file (ERR_NOTFOUND: none such), or a range. */
+int origin_get_file(struct origin *o, const char *name, struct buf *out, struct err *e);
+int origin_get_range(struct origin *o, const char *name, uint64_t off, void *p, size_t n,
+                     struct err *e);
+
+/* Counters since the beginning. */
+void origin_numbers(struct origin *o, uint64_t *bytes, uint64_t *retries);
+const char *origin_url(const struct origin *o);
+
+#endif

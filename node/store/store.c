@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: MIT
+ * store.c: opening and closing; numbers; small files. See store.h. */
+#include "node/store/engine.h"
+
+#include "node/store/disk.h"
+#include "node/store/meta.h"
+#include "node/store/origin.h"
+#include "node/store/sync.h"
+#include "proto/base/clock.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#define BLOB_MAX ((size_t)256 << 20)
+#define FLOOR_DEFAULT (1ull << 30)
+
+static bool is_url(const char *s)
+{
+    return strncasecmp(s, "http://", 7) == 0 || strncasecmp(s, "https://", 8) == 0;
+}
+
+/* The address without slashes at its end. */
+static char *trimmed(const char *s)
+{
+    size_t n = strlen(s);
+    while (n > 1 && s[n - 1] == '/') {
+        n--;
+    }
+    char *c = malloc(n + 1);
+    if (c) {
+        memcpy(c, s, n);
+        c[n] = 0;
+    }
+    return c;
+}
+
+static void learned(void *ctx, uint32_t file, uint64_t size, const char *etag)
+{
+    struct store *st = ctx;
+    if (!st->m || !st->meta) {
+        return;
+    }
+    for (uint32_t i = 0; i < model_shard_count(st->m); i++) {
+        if (st->shard_file[i] == file) {
+            meta_learned(st->meta, model_shard(st->m, i)->file, size, etag);
+        }
+    }
+}
+
+static int open_origin(struct store *st, struct err *e)
+{
+    struct origin_opts oo = {
+        .url = st->model_path,
+        .folder = !is_url(st->model_path),
+        .token = st->token,
+        .rate_limit = st->o.rate_limit,
+        .retries = st->o.retries,
+        .retry_ms = st->o.retry_ms,
+        .stall_ms = st->o.stall_ms,
+        .log = st->o.log,
+        .log_ctx = st->o.log_ctx,
+        .learned = learned,
+        .learned_ctx = st,
+    };
+    return origin_open(&oo, &st->origin, e);
+}
+
+/* The inventory from the blob of last time, or from config, index and headers. */
+static int open_cached_model(struct store *st, struct err *e)
+{
+    struct buf blob;
+    buf_init(&blob, BLOB_MAX);
+    struct err e1 = {0};
+    int r = meta_get_blob(st->meta, &blob, &e1);
+    if (!r) {
+        r = model_load(blob.p, blob.n, &st->m, &e1);
+    }
+    if (r) { /* none, or of another version of the program */
+        struct model_source src;
+        meta_source(st->meta, &src);
+        r = model_open(&src, &st->m, e);
+        struct err e2 = {0};
+        if (!r) {
+            blob.n = 0;
+            int w = model_save(st->m, &blob, &e2);
+            if (!w) {
+                w = meta_put_blob(st->meta, blob.p, blob.n, &e2);
+            }
+            if (w) {
+                eng_log(st, "the inventory cannot be kept for the next start: %s", e2.msg);
+            }
+        }
+        if (meta_save(st->meta, &e2)) {
+            eng_log(st, "the list of metadata cannot be written: %s", e2.msg);
+        }
+    }
+    buf_free(&blob);
+    return r;
+}
+
+/* Tell the origin what each shard must be like. */
+static int expect_shards(struct store *st, struct err *e)
+{
+    uint32_t n = model_shard_count(st->m);
+    st->shard_file = calloc(n ? n : 1, sizeof *st->shard_file);
+    if (!st->shard_file) {
+        return err_set(e, ERR_NOMEM, "out of memory");
+    }
+    for (uint32_t i = 0; st->origin && i < n; i++) {
+        const struct model_shard *sh = model_shard(st->m, i);
+        int r = origin_file(st->origin, sh->file, &st->shard_file[i], e);
+        if (r) {
+            return r;
+        }
+        char etag[ORIGIN_ETAG_MAX] = "";
+        uint64_t size;
+        meta_shard(st->meta, sh->file, &size, etag);
+        origin_expect(st->origin, st->shard_file[i], sh->size, etag);
+    }
+    return 0;
+}
+
+static int open_tiers(struct store *st, struct err *e)
+{
+    int r = 0;
+    if (st->in_place) {
+        r = model_folder_open(st->model_path, &st->folder, e);
+        return r ? r : model_open(&st->folder, &st->m, e);
+    }
+    if (!st->o.offline || !is_url(st->model_path)) { /* a folder is no network */
+        r = open_origin(st, e);
+    }
+    if (!r) {
+        r = meta_open(st->cache_dir, st->model_path, st->origin, st->o.log, st->o.log_ctx,
+                      &st->meta, e);
+    }
+    if (!r) {
+        r = open_cached_model(st, e);
+    }
+    if (!r) {
+        r = expect_shards(st, e);
+    }
+    if (!r && st->cache_dir) {
+        struct disk_opts d = {
+            .cache_dir = st->cache_dir,
+            .m = st->m,
+            .budget = st->o.disk_budget,
+            .floor = st->o.disk_floor ? st->o.disk_floor : FLOOR_DEFAULT,
+            .log = st->o.log,
+            .log_ctx = st->o.log_ctx,
+        };
+        r = disk_open(&d, &st->disk, e);
+    }
+    return r;
+}
+
+int store_open(const struct store_opts *o, struct store **out, struct err *e)
+{
+    *out = NULL;
+    if (!o->model || !*o->model || (o->cache_dir && !*o->cache_dir)) {
+        return err_set(e, ERR_ARG, "no model is named: give a folder or an http(s) URL");
+    }
+    struct store *st = calloc(1, sizeof *st);
+    if (!st) {
+        return err_set(e, ERR_NOMEM, "out of memory");
+    }
+    st->o = *o;
+    st->model_path = trimmed(o->model);
+    st->cache_dir = o->cache_dir ? trimmed(o->cache_dir) : NULL;
+    st->token = o->token && *o->token ? strdup(o->token) : NULL;
+    st->in_place = !is_url(o->model) && !o->cache_dir;
+    ram_init(&st->ram, &o->mem, o->ram_budget);
+    int r = 0;
+    if (!st->model_path || (o->cache_dir && !st->cache_dir) ||
+        (o->token && *o->token && !st->token)) {
+        r = ERR_NOMEM;
+    }
+    if (!r && (pthread_mutex_init(&st->mu, NULL) || sync_cond_init(&st->work) ||
+               sync_cond_init(&st->pub))) {
+        r = ERR_NOMEM;
+    }
+    if (r) {
+        free(st->model_path);
+        free(st->cache_dir);
+        free(st->token);
+        free(st);
+        return err_set(e, r, "out of memory");
+    }
+    r = open_tiers(st, e);
+    if (!r) {
+        st->n_ent = model_object_count(st->m);
+        st->ent = calloc(st->n_ent ? st->n_ent : 1, sizeof *st->ent);
+        r = st->ent ? worker_start(st, e) : err_set(e, ERR_NOMEM, "out of memory");
+    }
+    if (r) {
+        store_close(st);
+        return r;
+    }
+    *out = st;
+    return 0;
+}
+
+void store_close(struct store *st)
+{
+    if (!st) {
+        return;
+    }
+    pthread_mutex_lock(&st->mu);
+    st->closing = true;
+    pthread_mutex_unlock(&st->mu);
+    origin_stop(st->origin); /* ends its parts; what is complete goes on to the publisher */
+    worker_stop(st);
+    origin_free(st->origin);
+    disk_close(st->disk);
+    if (st->meta) {
+        struct err e = {0};
+        if (meta_save(st->meta, &e)) {
+            eng_log(st, "the list of metadata cannot be written: %s", e.msg);
+        }
+        meta_close(st->meta);
+    }
+    for (uint32_t i = 0; st->ent && i < st->n_ent; i++) {
+        if (st->ent[i].slot) {
+            st->ent[i].in_lru = false; /* the list goes as a whole */
+            ram_put(&st->ram, st->ent[i].slot);
+        }
+    }
+    ram_close(&st->ram);
+    model_close(st->m);
+    if (st->in_place && st->folder.ctx) {
+        model_folder_close(&st->folder);
+    }
+    free(st->ent);
+    free(st->shard_file);
+    free(st->model_path);
+    free(st->cache_dir);
+    free(st->token);
+    pthread_cond_destroy(&st->work);
+    pthread_cond_destroy(&st->pub);
+    pthread_mutex_destroy(&st->mu);
+    free(st);
+}
+
+const struct model *store_model(const struct store *st)
+{
+    return st->m;
+}
+
+void store_set_admit(struct store *st,
+                     int (*admit)(void *ctx, uint32_t id, uint8_t *p, size_t n, struct err *e),
+                     void *ctx)
+{
+    pthread_mutex_lock(&st->mu);
+    st->o.admit = admit;
+    st->o.admit_ctx = ctx;
+    pthread_mutex_unlock(&st->mu);
+}
+
+void store_set_ram_budget(struct store *st, uint64_t bytes)
+{
+    pthread_mutex_lock(&st->mu);
+    st->ram.budget = bytes;
+    pthread_mutex_unlock(&st->mu);
+}
+
+int store_read_file(struct store *st, const char *name, struct buf *out, struct err *e)
+{
+    return st->in_place ? st->folder.read_file(st->folder.ctx, name, out, e)
+                        : meta_read(st->meta, name, out, e);
+}
+
+void store_get_stats(struct store *st, struct store_stats *out)
+{
+    pthread_mutex_lock(&st->mu);
+    *out = st->s;
+    out->ram_used = st->ram.expert_used + st->ram.spine_used;
+    out->ram_peak = st->ram.peak;
+    out->ram_budget = st->ram.budget;
+    /* the mean over the last whole seconds with their beginning on record */
+    uint64_t now = clock_ns() / 1000000000u, bytes = 0;
+    for (int i = 0; i < 16; i++) {
+        if (st->rate_t[i] < now && st->rate_t[i] + 4 >= now) {
+            bytes += st->rate_b[i];
+        }
+    }
+    out->origin_rate = (double)bytes / 4.0;
+    pthread_mutex_unlock(&st->mu);
+    if (st->origin) {
+        uint64_t b;
+        origin_numbers(st->origin, &b, &out->retries);
+    }
+}
+
+enum store_tier store_where(struct store *st, uint32_t id)
+{
+    if (id >= st->n_ent) {
+        return STORE_NOWHERE;
+    }
+    pthread_mutex_lock(&st->mu);
+    bool ram = st->ent[id].state == ENT_READY;
+    pthread_mutex_unlock(&st->mu);
+    if (ram) {
+        return STORE_RAM;
+    }
+    if (st->in_place || (st->disk && disk_has(st->disk, id))) {
+        return STORE_DISK;
+    }
+    return st->origin ? STORE_ORIGIN : STORE_NOWHERE;
+}

@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: MIT
+ * worker.c: the store's own threads: workers that read the disk and run the admission hook, and the
+ * publisher that makes received files permanent, many at a time. See engine.h. */
+#include "node/store/engine.h"
+
+#include "node/store/disk.h"
+#include "node/store/sync.h"
+#include "proto/base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define WORKERS 4
+#define PUBLISH_AT_ONCE 64
+
+int worker_read_in_place(struct store *st, uint32_t id, uint64_t off, void *p, size_t n,
+                         struct err *e)
+{
+    const struct model_object *ob = eng_object(st, id);
+    const char *file = model_shard(st->m, ob->shard)->file;
+    size_t len = strlen(st->model_path) + strlen(file) + 2;
+    char *path = malloc(len);
+    if (!path) {
+        return err_set(e, ERR_NOMEM, "out of memory");
+    }
+    snprintf(path, len, "%s/%s", st->model_path, file);
+    /* opened for each read: a volume that went away and came back is found again */
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int r = fd < 0 ? err_sys(e, errno, "cannot open %s", path)
+                   : file_pread(fd, path, p, n, ob->offset + off, e);
+    if (fd >= 0) {
+        close(fd);
+    }
+    free(path);
+    if (r) {
+        char name[128];
+        err_prefix(e, "%s", model_object_name(st->m, id, name, sizeof name));
+    }
+    return r;
+}
+
+/* The hook has the last word on bytes that enter RAM. Returns with mu held. */
+static void admit(struct store *st, struct entry *en)
+{
+    struct err e = {0};
+    uint32_t id = eng_id(st, en);
+    int r = 0;
+    int (*hook)(void *, uint32_t, uint8_t *, size_t, struct err *) = st->o.admit;
+    void *ctx = st->o.admit_ctx;
+    pthread_mutex_unlock(&st->mu);
+    if (hook) {
+        r = hook(ctx, id, en->slot->p, en->slot->size, &e);
+        if (r) {
+            char name[128];
+            err_prefix(&e, "%s is refused", model_object_name(st->m, id, name, sizeof name));
+        }
+    }
+    pthread_mutex_lock(&st->mu);
+    if (r) {
+        eng_fail(st, en, r, &e);
+    } else {
+        eng_ready(st, en);
+    }
+}
+
+/* A damaged or missing cache file: named, then fetched again inside the same request. */
+static void refetch(struct store *st, struct entry *en, const struct err *e)
+{
+    st->s.refetched++;
+    if (e->code == ERR_DIGEST) {
+        st->s.bad_chunks++;
+    }
+    if (!st->origin || ++en->tries > 3) {
+        struct err e2 = *e;
+        if (!st->origin) {
+            err_prefix(&e2, "offline, so it cannot be fetched again");
+        }
+        eng_fail(st, en, e->code, &e2);
+        return;
+    }
+    pthread_mutex_unlock(&st->mu);
+    eng_log(st, "%s; fetching it again", e->msg);
+    pthread_mutex_lock(&st->mu);
+    en->state = ENT_IDLE;
+    eng_want(st, eng_id(st, en), (enum store_prio)en->prio, true);
+}
+
+static void job_read(struct store *st, struct entry *en)
+{
+    uint32_t id = eng_id(st, en);
+    const struct model_object *ob = eng_object(st, id);
+    struct err e = {0};
+    struct ram_slot *s = eng_slot(st, en);
+    if (!s) {
+        char name[128];
+        err_set(&e, ERR_NOMEM, "no memory for the %llu bytes of %s: give a smaller RAM budget",
+                (unsigned long long)ob->size, model_object_name(st->m, id, name, sizeof name));
+        eng_fail(st, en, e.code, &e);
+        return;
+    }
+    pthread_mutex_unlock(&st->mu);
+    int r = st->in_place ? worker_read_in_place(st, id, 0, s->p, s->size, &e)
+                         : disk_read(st->disk, id, s->p, &e);
+    pthread_mutex_lock(&st->mu);
+    if (r && st->in_place) {
+        eng_fail(st, en, r, &e);
+        return;
+    }
+    if (r) {
+        refetch(st, en, &e);
+        return;
+    }
+    st->s.disk_bytes += ob->size;
+    if (ob->kind == MODEL_SPINE) {
+        st->s.spine_bytes_read += ob->size;
+    }
+    if (en->from != STORE_ORIGIN) { /* fetched for this very request, read back from its file */
+        en->from = STORE_DISK;
+    }
+    admit(st, en);
+}
+
+static void *worker_main(void *arg)
+{
+    struct store *st = arg;
+    pthread_mutex_lock(&st->mu);
+    for (;;) {
+        struct entry *en = eng_pop(st);
+        if (!en) {
+            if (st->closing) {
+                break;
+            }
+            pthread_cond_wait(&st->work, &st->mu);
+            continue;
+        }
+        if (st->closing) {
+            struct err e = {0};
+            err_set(&e, ERR_CANCELLED, "the store is being closed");
+            eng_fail(st, en, e.code, &e);
+            continue;
+        }
+        if (en->job == JOB_ADMIT) {
+            en->from = STORE_ORIGIN;
+            if (!eng_is_expert(st, eng_id(st, en))) {
+                st->s.spine_bytes_read += en->slot->size;
+            }
+            admit(st, en);
+        } else if (en->job == JOB_FETCH) {
+            pthread_mutex_unlock(&st->mu);
+            sink_resume(st, en);
+            pthread_mutex_lock(&st->mu);
+        } else {
+            job_read(st, en);
+        }
+        pthread_mutex_unlock(&st->mu);
+        eng_sweep(st);
+        pthread_mutex_lock(&st->mu);
+    }
+    pthread_mutex_unlock(&st->mu);
+    return NULL;
+}
+
+/* ---- publishing ---- */
+
+void worker_publish(struct store *st, struct disk_file *f)
+{
+    st->ent[f->id].publishing = true;
+    f->next = NULL;
+    *(st->pub_head ? &st->pub_tail->next : &st->pub_head) = f;
+    st->pub_tail = f;
+    pthread_cond_signal(&st->pub);
+}
+
+/* With mu: what became of one file. */
+static void published(struct store *st, struct disk_file *f)
+{
+    struct entry *en = &st->ent[f->id];
+    en->publishing = false;
+    bool wake_up = en->state == ENT_PUBLISH;
+    if (wake_up) {
+        en->state = ENT_IDLE;
+    }
+    if (f->result == 0) {
+        eng_on_disk(st, en);
+    } else if (wake_up) {
+        en->no_disk = true; /* its file could not be kept: into RAM past the disk */
+    }
+    if (wake_up && (en->waiters || en->hinted)) {
+        eng_want(st, f->id, (enum store_prio)en->prio, en->want_ram);
+    } else if (en->state == ENT_IDLE) {
+        en->from = STORE_NOWHERE;
+    }
+}
+
+static void *publisher_main(void *arg)
+{
+    struct store *st = arg;
+    pthread_mutex_lock(&st->mu);
+    for (;;) {
+        if (!st->pub_head) {
+            if (st->pub_stop) {
+                break;
+            }
+            pthread_cond_wait(&st->pub, &st->mu);
+            continue;
+        }
+        struct disk_file *list = st->pub_head, *last = list;
+        for (int i = 1; i < PUBLISH_AT_ONCE && last->next; i++) {
+            last = last->next;
+        }
+        st->pub_head = last->next;
+        last->next = NULL;
+        bool trouble = st->disk_trouble;
+        pthread_mutex_unlock(&st->mu);
+
+        struct err e = {0};
+        int r = disk_publish(st->disk, list, &e);
+        if (r && !trouble) {
+            eng_log(st, "%s: going on from memory, not everything is being cached", e.msg);
+        } else if (!r && trouble) {
+            eng_log(st, "the cache can be written again");
+        }
+        pthread_mutex_lock(&st->mu);
+        st->disk_trouble = r != 0;
+        while (list) {
+            struct disk_file *f = list;
+            list = f->next;
+            published(st, f);
+            disk_free(st->disk, f);
+        }
+    }
+    pthread_mutex_unlock(&st->mu);
+    return NULL;
+}
+
+int worker_start(struct store *st, struct err *e)
+{
+    st->workers = calloc(WORKERS, sizeof *st->workers);
+    if (!st->workers) {
+        return err_set(e, ERR_NOMEM, "out of memory");
+    }
+    for (int i = 0; i < WORKERS; i++) {
+        int r = pthread_create(&st->workers[i], NULL, worker_main, st);
+        if (r) {
+            return err_sys(e, r, "cannot start a thread for disk reads");
+        }
+        st->n_workers++;
+    }
+    if (st->disk) {
+        int r = pthread_create(&st->publisher, NULL, publisher_main, st);
+        if (r) {
+            return err_sys(e, r, "cannot start the thread that writes the cache");
+        }
+        st->have_publisher = true;
+    }
+    return 0;
+}
+
+void worker_stop(struct store *st)
+{
+    pthread_mutex_lock(&st->mu);
+    st->closing = true;
+    pthread_cond_broadcast(&st->work);
+    pthread_mutex_unlock(&st->mu);
+    for (uint32_t i = 0; i < st->n_workers; i++) {
+        pthread_join(st->workers[i], NULL);
+    }
+    free(st->workers);
+    st->n_workers = 0;
+    st->workers = NULL;
+    pthread_mutex_lock(&st->mu);
+    st->pub_stop = true;
+    pthread_cond_broadcast(&st->pub);
+    pthread_mutex_unlock(&st->mu);
+    if (st->have_publisher) {
+        pthread_join(st->publisher, NULL);
+        st->have_publisher = false;
+    }
+}
