@@ -3,6 +3,7 @@
  * and shared experts. Routed experts are computed as they arrive, each into its own place, and
  * summed afterwards in ascending expert id, so that arrival order cannot be seen in the result. */
 #include "node/infer/internal.h"
+#include "node/infer/sample.h"
 
 #include <string.h>
 
@@ -50,6 +51,22 @@ static uint32_t plan(struct infer *f, uint32_t l, uint32_t T)
     return n;
 }
 
+/* Another order of the wanted list, for proofs that order does not matter (Fisher-Yates). */
+static void shuffle(struct infer *f, uint32_t n)
+{
+    for (uint32_t i = n; f->shuffle && i > 1; i--) {
+        uint32_t ctr[4] = {(uint32_t)f->shuffled, (uint32_t)(f->shuffled >> 32), 0, 0}, r[4];
+        uint32_t key[2] = {(uint32_t)f->shuffle, (uint32_t)(f->shuffle >> 32)};
+        f->shuffled++;
+        sample_philox(ctr, key, r);
+        uint32_t j = r[0] % i, a = f->want[i - 1], b = f->want_e[i - 1];
+        f->want[i - 1] = f->want[j];
+        f->want_e[i - 1] = f->want_e[j];
+        f->want[j] = a;
+        f->want_e[j] = b;
+    }
+}
+
 static struct kern_mat expert_mat(const struct infer *f, const struct store_view *v, int which,
                                   uint32_t nrows, uint32_t ncols)
 {
@@ -95,6 +112,7 @@ static int moe(struct infer *f, uint32_t l, const struct step *s, struct err *e)
         return r;
     }
     uint32_t n = plan(f, l, T);
+    shuffle(f, n);
     struct store_batch *b;
     r = store_batch_begin(f->st, f->want, n, STORE_DEMAND, &b, e);
     if (r) {

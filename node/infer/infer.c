@@ -21,6 +21,7 @@ int infer_open(const struct infer_opts *o, struct infer **out, struct err *e)
     f->c = model_config(f->m);
     f->max_rows = o->max_rows ? o->max_rows : DEFAULT_ROWS;
     f->logit_rows = f->max_rows < LOGIT_ROWS ? f->max_rows : LOGIT_ROWS;
+    f->shuffle = o->shuffle;
     f->progress = o->progress;
     f->progress_ctx = o->progress_ctx;
     int r = scratch_open(f, e);

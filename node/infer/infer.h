@@ -26,6 +26,8 @@ struct infer_opts {
     uint64_t spine_budget;   /* bytes of spine tensors kept resident; layers beyond it are streamed,
                                 the next layer read ahead. UINT64_MAX: all of it */
     uint32_t max_rows;       /* rows of one internal step; 0 = 64. Larger calls are split */
+    uint64_t shuffle; /* for proofs: nonzero asks for each layer's experts in an order drawn from
+                         it; the result must not change */
     /* Called between layers and while experts are awaited; nonzero cancels (ERR_CANCELLED).
      * May be NULL. */
     int (*progress)(void *ctx, const struct infer_progress *p);

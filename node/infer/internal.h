@@ -66,6 +66,7 @@ struct infer {
     const struct model_config *c;
     struct kern_backend *be;
     uint32_t max_rows, logit_rows;
+    uint64_t shuffle, shuffled; /* see infer_opts; draws made so far */
     int (*progress)(void *ctx, const struct infer_progress *p);
     void *progress_ctx;
     struct layer *layers; /* [n_layers] */

@@ -17,6 +17,7 @@ struct rig_opts {
     bool no_spine;         /* nothing resident */
     uint32_t max_rows;
     bool offline;
+    uint64_t shuffle;
     int (*progress)(void *ctx, const struct infer_progress *p);
     void *progress_ctx;
 };

@@ -88,6 +88,8 @@ static void one_receipt(void **s)
         {"one expert's worth of RAM", {.threads = 2, .ram = 19584}, 0, 0},
         {"spine streamed", {.threads = 2, .no_spine = true}, 0, 0},
         {"half the spine streamed", {.threads = 2, .spine_budget = 5000000}, 0, 0},
+        {"experts in another order", {.threads = 2, .shuffle = 7}, 0, 0},
+        {"and another", {.threads = 2, .shuffle = 12345678901u, .max_rows = 64}, 0, 0},
         {"FTZ and DAZ", {.threads = 2, .flush = true}, 0, 0},
         {"FTZ and DAZ, scalar", {.isa = KERN_ISA_SCALAR, .flush = true}, 0, 0},
     };
