@@ -31,6 +31,10 @@ const uint8_t kern_mxfp4_bytes[256][32] __attribute__((aligned(64))) = {
 
 static const struct kern_matmul_ops *ops(enum kern_isa isa)
 {
+#ifdef KERN_HAVE_AVX2
+    if (isa == KERN_ISA_AVX2)
+        return &kern_matmul_avx2;
+#endif
     return &kern_matmul_scalar;
 }
 
