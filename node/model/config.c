@@ -248,10 +248,13 @@ static int get_quant(const json_t *top, const json_t *text, struct err *e)
     if (!v || !is_json(v, "\"mxfp4-pack-quantized\"")) {
         return refuse(path, "format", v, "\"mxfp4-pack-quantized\"", e);
     }
-    const json_t *groups;
+    const json_t *groups = NULL;
     int r = get_object(q, path, "config_groups", &groups, e);
-    if (!r && json_object_size(groups) == 0) {
-        r = err_set(e, ERR_FORMAT, "%s: %sconfig_groups is empty", FILE_NAME, path);
+    if (r) {
+        return r;
+    }
+    if (json_object_size(groups) == 0) {
+        return err_set(e, ERR_FORMAT, "%s: %sconfig_groups is empty", FILE_NAME, path);
     }
     const char *name;
     json_t *group;
