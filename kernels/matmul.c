@@ -35,6 +35,10 @@ static const struct kern_matmul_ops *ops(enum kern_isa isa)
     if (isa == KERN_ISA_AVX2)
         return &kern_matmul_avx2;
 #endif
+#ifdef KERN_HAVE_NEON
+    if (isa == KERN_ISA_NEON)
+        return &kern_matmul_neon;
+#endif
     return &kern_matmul_scalar;
 }
 

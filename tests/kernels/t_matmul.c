@@ -18,7 +18,7 @@
 
 static const enum kern_isa all_isas[] = {KERN_ISA_SCALAR, KERN_ISA_AVX2, KERN_ISA_NEON};
 #define N_ISAS (sizeof all_isas / sizeof *all_isas)
-#define DIGEST UINT64_C(0xcbbd00a05ddd1ce8) /* of test_digest */
+#define DIGEST UINT64_C(0xa066b676d27a0a53) /* of test_digest */
 
 /* ---- random bits ---- */
 
@@ -491,8 +491,9 @@ static void test_digest(void **state)
         rng_state = 9;
         for (size_t i = 0; i < 240; i++) {
             struct product p;
-            make(&p, types[i % 4], 1 + below(40), 1 + below(500), 1 + below(9),
-                 (enum mood)(i / 4 % 3), false);
+            /* Named: the order in which arguments are evaluated is the compiler's. */
+            uint32_t rows = 1 + below(40), cols = 1 + below(500), T = 1 + below(9);
+            make(&p, types[i % 4], rows, cols, T, (enum mood)(i / 4 % 3), false);
             run(&p, all_isas[k], false);
             for (size_t j = 0; j < p.y_len; j++)
                 h = (h ^ bits(p.y[j])) * 1099511628211u;
