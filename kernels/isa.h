@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * isa.h: which instruction sets this build and this machine have, inside kernels/.
  *
- * Names and availability for users are in cpu.h. A file for one set defines its table only where the
- * compiler targets the architecture: KERN_HAVE_AVX2 / KERN_HAVE_NEON say so. */
+ * Names and availability for users are in cpu.h. A file for one set defines its table only where
+ * the compiler targets the architecture: KERN_HAVE_AVX2 / KERN_HAVE_NEON say so. */
 #ifndef SHOAL_KERNELS_ISA_H
 #define SHOAL_KERNELS_ISA_H
 

@@ -38,8 +38,7 @@ static inline void v8_store(float *p, v8 a)
 
 static inline __m256i v8_first_n(size_t n)
 {
-    return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n),
-                              _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
 }
 
 static inline v8 v8_load_n(const float *p, size_t n)
@@ -266,10 +265,9 @@ static inline v8 v8_signbit(v8 a)
 /* Exclusive or of the bits. */
 static inline v8 v8_xor(v8 a, v8 b)
 {
-    v8 r = {vreinterpretq_f32_u32(
-                veorq_u32(vreinterpretq_u32_f32(a.l), vreinterpretq_u32_f32(b.l))),
-            vreinterpretq_f32_u32(
-                veorq_u32(vreinterpretq_u32_f32(a.h), vreinterpretq_u32_f32(b.h)))};
+    v8 r = {
+        vreinterpretq_f32_u32(veorq_u32(vreinterpretq_u32_f32(a.l), vreinterpretq_u32_f32(b.l))),
+        vreinterpretq_f32_u32(veorq_u32(vreinterpretq_u32_f32(a.h), vreinterpretq_u32_f32(b.h)))};
     return r;
 }
 
@@ -315,8 +313,7 @@ static inline v8 v8_load_bf16(const uint16_t *p)
 static inline v8 v8_load_i8(const int8_t *p)
 {
     int16x8_t w = vmovl_s8(vld1_s8(p));
-    v8 r = {vcvtq_f32_s32(vmovl_s16(vget_low_s16(w))),
-            vcvtq_f32_s32(vmovl_s16(vget_high_s16(w)))};
+    v8 r = {vcvtq_f32_s32(vmovl_s16(vget_low_s16(w))), vcvtq_f32_s32(vmovl_s16(vget_high_s16(w)))};
     return r;
 }
 
