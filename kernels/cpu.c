@@ -131,6 +131,8 @@ int kern_cpu_open(const struct kern_cpu_opts *o, struct kern_backend **out)
     }
     c->flush = o->flush_subnormals;
     c->x.isa = isa;
+    c->x.min_work = o->split_small ? 1 : KERN_MIN_WORK;
+    c->x.max_scores = o->split_small ? 100 : KERN_MAX_SCORES;
     c->x.ops = kern_ops_of(isa);
     c->x.pool = kern_pool_open(o->threads, c->flush);
     if (!c->x.pool) {

@@ -9,8 +9,9 @@ enum kern_isa { KERN_ISA_AUTO, KERN_ISA_SCALAR, KERN_ISA_AVX2, KERN_ISA_NEON };
 
 struct kern_cpu_opts {
     enum kern_isa isa;
-    unsigned threads;     /* workers including the calling thread; 0 = one per performance core */
+    unsigned threads;      /* workers including the calling thread; 0 = one per performance core */
     bool flush_subnormals; /* for tests: run with FTZ and DAZ on; results must not change */
+    bool split_small;      /* for tests: spread even the smallest work, in the smallest parts */
 };
 
 /* KERN_ENOTSUP when the machine lacks the forced instruction set. Free with (*out)->close(*out). */

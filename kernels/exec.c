@@ -7,8 +7,6 @@
 #include <stdatomic.h>
 #include <string.h>
 
-/* Less work than this (a few microseconds) is not worth waking a thread. */
-#define MIN_WORK 32768
 /* Elements of a unit of the elementwise commands. */
 #define BLOCK 256
 /* What a transcendental function costs, in multiply-adds. */
@@ -25,14 +23,14 @@ struct task {
     atomic_bool found;
 };
 
-size_t kern_grain(size_t cost)
+size_t kern_grain(const struct kern_exec *x, size_t cost)
 {
-    return cost >= MIN_WORK ? 1 : MIN_WORK / (cost ? cost : 1);
+    return cost >= x->min_work ? 1 : x->min_work / (cost ? cost : 1);
 }
 
 static void par(struct task *t, size_t n, size_t cost, kern_range_fn *fn)
 {
-    kern_pool_run(t->x->pool, n, kern_grain(cost), fn, t);
+    kern_pool_run(t->x->pool, n, kern_grain(t->x, cost), fn, t);
 }
 
 static size_t blocks(size_t n)
@@ -100,8 +98,11 @@ static void run_matmul(struct task *t)
     matmul_args(t->c, &t->u.mm);
     const struct kern_matmul *m = &t->u.mm;
     par(t, m->T, m->cols, matmul_prepare);
-    size_t grain = kern_grain((size_t)m->cols * m->T);
-    kern_pool_run(t->x->pool, m->rows, grain < 32 ? 32 : grain, matmul_rows, t);
+    size_t grain = kern_grain(t->x, (size_t)m->cols * m->T);
+    if (grain < 32 && t->x->min_work > 1) {
+        grain = 32; /* long runs of weights keep the memory streams going */
+    }
+    kern_pool_run(t->x->pool, m->rows, grain, matmul_rows, t);
 }
 
 /* ---- elementwise ---- */
@@ -306,7 +307,7 @@ static void router(void *ctx, size_t begin, size_t end, unsigned worker)
     size_t E = c->u.router.E, k = c->u.router.k;
     float *s = scratch(t->x, worker), *tmp = s + E;
     for (size_t i = begin; i < end; i++) {
-        t->x->ops->sigmoid(s, f32(c->u.router.logits) + i * E, E);
+        t->x->ops->map(KERN_FN_SIGMOID, s, f32(c->u.router.logits) + i * E, E);
         kern_router_row(s, f32(c->u.router.bias), E, k, c->u.router.renorm, c->u.router.scale,
                         (uint32_t *)kern_ptr(c->u.router.ids) + i * k, f32(c->u.router.w) + i * k,
                         tmp);
@@ -352,7 +353,7 @@ bool kern_exec_need(const struct kern_exec *x, const struct kern_cmd *c, size_t 
     case KERN_ROUTER:
         return floats_of((size_t)c->u.router.E + c->u.router.k, 1, worker);
     case KERN_MLA:
-        return kern_exec_mla_need(c, shared);
+        return kern_exec_mla_need(x, c, shared);
     default:
         return true;
     }

@@ -11,10 +11,17 @@
  * overlap? Row maps are read. Returns 0 or KERN_EINVAL. */
 int kern_check_cmd(const struct kern_cmd *c);
 
+/* Less work than this (a few microseconds) is not worth waking a thread. */
+#define KERN_MIN_WORK 32768
+/* Scores of latent attention kept at a time: 64 MiB. */
+#define KERN_MAX_SCORES ((size_t)16 << 20)
+
 struct kern_exec {
     const struct kern_ops *ops;
     enum kern_isa isa;
     struct kern_pool *pool;
+    size_t min_work;    /* multiply-adds that are worth another thread */
+    size_t max_scores;  /* floats of attention scores at a time */
     char *shared;       /* scratch of the running command, 64-byte aligned */
     char *worker;       /* scratch of worker i: worker + i * worker_size */
     size_t worker_size; /* a multiple of 64 */
@@ -27,11 +34,11 @@ bool kern_exec_need(const struct kern_exec *x, const struct kern_cmd *c, size_t 
 void kern_exec_cmd(const struct kern_exec *x, const struct kern_cmd *c);
 
 /* run_mla.c */
-bool kern_exec_mla_need(const struct kern_cmd *c, size_t *shared);
+bool kern_exec_mla_need(const struct kern_exec *x, const struct kern_cmd *c, size_t *shared);
 void kern_exec_mla(const struct kern_exec *x, const struct kern_cmd *c);
 
-/* Units of `cost` (about one multiply-add each) that are worth another thread. */
-size_t kern_grain(size_t cost);
+/* Units of `cost` multiply-adds each that are worth another thread. */
+size_t kern_grain(const struct kern_exec *x, size_t cost);
 
 static inline void *kern_ptr(struct kern_ref r)
 {

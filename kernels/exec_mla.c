@@ -9,10 +9,9 @@
 #include <math.h>
 #include <string.h>
 
-#define SCORES ((size_t)16 << 20) /* floats of scores at a time */
-#define POSITIONS 64              /* cache rows of a unit of the scores */
-#define HEADS 16                  /* heads and */
-#define CHANNELS 64               /* channels of a unit of the context */
+#define POSITIONS 64 /* cache rows of a unit of the scores */
+#define HEADS 16     /* heads and */
+#define CHANNELS 64  /* channels of a unit of the context */
 
 struct mla {
     const struct kern_exec *x;
@@ -31,9 +30,10 @@ static size_t min(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-static void plan(const struct kern_cmd *c, struct mla *p)
+static void plan(const struct kern_exec *x, const struct kern_cmd *c, struct mla *p)
 {
     *p = (struct mla){
+        .x = x,
         .c = c,
         .H = c->u.mla.H,
         .nope = c->u.mla.nope,
@@ -45,18 +45,19 @@ static void plan(const struct kern_cmd *c, struct mla *p)
     };
     size_t T = c->u.mla.T;
     p->L = (p->pos0 + T + 15) / 16 * 16;
-    p->Hg = min(p->H, SCORES / p->L ? SCORES / p->L : 1);
+    size_t lines = x->max_scores / p->L;
+    p->Hg = min(p->H, lines ? lines : 1);
     p->Tg = 1;
     if (p->Hg == p->H) {
-        size_t rows = SCORES / p->L / p->H;
+        size_t rows = lines / p->H;
         p->Tg = min(T, rows ? rows : 1);
     }
 }
 
-bool kern_exec_mla_need(const struct kern_cmd *c, size_t *shared)
+bool kern_exec_mla_need(const struct kern_exec *x, const struct kern_cmd *c, size_t *shared)
 {
     struct mla p;
-    plan(c, &p);
+    plan(x, c, &p);
     size_t n;
     return !__builtin_mul_overflow(p.Tg * p.Hg, p.L + p.w + p.rank, &n) &&
            !__builtin_mul_overflow(n, (size_t)4, shared);
@@ -140,20 +141,20 @@ static void group(struct mla *p)
 {
     size_t last = seen(p, p->T - 1), units = (last + POSITIONS - 1) / POSITIONS;
     struct kern_pool *pool = p->x->pool;
-    kern_pool_run(pool, p->nh * p->T, kern_grain(p->nope * p->rank), absorb, p);
-    kern_pool_run(pool, units * p->T, kern_grain(min(POSITIONS, last) * p->nh * p->w), scores, p);
-    kern_pool_run(pool, p->T * p->nh, kern_grain(last * 16), softmax, p);
+    kern_pool_run(pool, p->nh * p->T, kern_grain(p->x, p->nope * p->rank), absorb, p);
+    kern_pool_run(pool, units * p->T, kern_grain(p->x, min(POSITIONS, last) * p->nh * p->w), scores,
+                  p);
+    kern_pool_run(pool, p->T * p->nh, kern_grain(p->x, last * 16), softmax, p);
     kern_pool_run(pool,
                   p->T * ((p->nh + HEADS - 1) / HEADS) * ((p->rank + CHANNELS - 1) / CHANNELS),
-                  kern_grain(last * min(HEADS, p->nh) * min(CHANNELS, p->rank)), context, p);
-    kern_pool_run(pool, p->nh * p->T, kern_grain(p->vdim * p->rank), out, p);
+                  kern_grain(p->x, last * min(HEADS, p->nh) * min(CHANNELS, p->rank)), context, p);
+    kern_pool_run(pool, p->nh * p->T, kern_grain(p->x, p->vdim * p->rank), out, p);
 }
 
 void kern_exec_mla(const struct kern_exec *x, const struct kern_cmd *c)
 {
     struct mla p;
-    plan(c, &p);
-    p.x = x;
+    plan(x, c, &p);
     p.scale = 1.0f / sqrtf((float)(p.nope + p.rope));
     p.m = (struct kern_mla_mat){
         .type = c->u.mla.kvb.type,

@@ -38,6 +38,8 @@ struct kern_mla_mat {    /* kvb; rows of `rank` values */
     size_t rank;
 };
 
+enum kern_fn { KERN_FN_EXP, KERN_FN_SIGMOID, KERN_FN_TANH, KERN_FN_SILU };
+
 struct kern_ops {
     const char *name;
 
@@ -48,7 +50,7 @@ struct kern_ops {
     void (*add)(float *y, const float *a, const float *b, size_t n);
     void (*situ)(float *y, const float *g, const float *u, size_t n, float beta, float lbeta);
     void (*gate)(float *y, const float *x, const float *g, size_t n);
-    void (*sigmoid)(float *y, const float *x, size_t n); /* not stored as an activation: no z */
+    void (*map)(enum kern_fn fn, float *y, const float *x, size_t n); /* the bare function, no z */
 
     float (*dot32)(const float *a, const float *b, size_t n);
     /* y = z(w * (x * rsq(dot32(x, x) / n + eps))); in place */

@@ -93,10 +93,13 @@ static void gate(float *y, const float *x, const float *g, size_t n)
     }
 }
 
-static void sigmoid(float *y, const float *x, size_t n)
+static void map(enum kern_fn fn, float *y, const float *x, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        y[i] = kern_m_sigmoid(x[i]);
+        y[i] = fn == KERN_FN_EXP       ? kern_m_exp(x[i])
+               : fn == KERN_FN_SIGMOID ? kern_m_sigmoid(x[i])
+               : fn == KERN_FN_TANH    ? kern_m_tanh(x[i])
+                                       : kern_m_silu(x[i]);
     }
 }
 
@@ -292,7 +295,7 @@ const struct kern_ops kern_ops_scalar = {
     .add = add,
     .situ = situ,
     .gate = gate,
-    .sigmoid = sigmoid,
+    .map = map,
     .dot32 = dot32,
     .rmsnorm = rmsnorm,
     .softmax = softmax,

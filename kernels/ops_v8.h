@@ -155,9 +155,22 @@ static void gate(float *y, const float *x, const float *g, size_t n)
          v8_z(v8_mul(v8_load_n(x + i, m), v8_sigmoid(v8_load_n(g + i, m)))));
 }
 
-static void sigmoid(float *y, const float *x, size_t n)
+static void map(enum kern_fn fn, float *y, const float *x, size_t n)
 {
-    EACH(y, n, v8_sigmoid(v8_load(x + i)), v8_sigmoid(v8_load_n(x + i, m)));
+    switch (fn) {
+    case KERN_FN_EXP:
+        EACH(y, n, v8_exp(v8_load(x + i)), v8_exp(v8_load_n(x + i, m)));
+        break;
+    case KERN_FN_SIGMOID:
+        EACH(y, n, v8_sigmoid(v8_load(x + i)), v8_sigmoid(v8_load_n(x + i, m)));
+        break;
+    case KERN_FN_TANH:
+        EACH(y, n, v8_tanh(v8_load(x + i)), v8_tanh(v8_load_n(x + i, m)));
+        break;
+    case KERN_FN_SILU:
+        EACH(y, n, v8_silu(v8_load(x + i)), v8_silu(v8_load_n(x + i, m)));
+        break;
+    }
 }
 
 INLINE void rmsnorm_t(float *y, const float *x, const void *w, enum kern_type t, size_t n,

@@ -341,13 +341,13 @@ static void mla_out(float *o, const struct kern_mla_mat *m, size_t row0, const f
     }
 }
 
-#define KERN_OPS_V8                                                                               \
-    {                                                                                             \
-        .name = KERN_SIMD, .widen = widen, .mulvec = mulvec, .add = add, .situ = situ,            \
-        .gate = gate, .sigmoid = sigmoid, .dot32 = dot32, .rmsnorm = rmsnorm, .softmax = softmax, \
-        .finite = finite_all, .mix_score = mix_score, .mix_sum = mix_sum, .combine = combine,     \
-        .conv = conv, .kda = kda, .gated_norm = gated_norm, .mla_absorb = mla_absorb,             \
-        .mla_scores = mla_scores, .mla_context = mla_context, .mla_out = mla_out,                 \
+#define KERN_OPS_V8                                                                           \
+    {                                                                                         \
+        .name = KERN_SIMD, .widen = widen, .mulvec = mulvec, .add = add, .situ = situ,        \
+        .gate = gate, .map = map, .dot32 = dot32, .rmsnorm = rmsnorm, .softmax = softmax,     \
+        .finite = finite_all, .mix_score = mix_score, .mix_sum = mix_sum, .combine = combine, \
+        .conv = conv, .kda = kda, .gated_norm = gated_norm, .mla_absorb = mla_absorb,         \
+        .mla_scores = mla_scores, .mla_context = mla_context, .mla_out = mla_out,             \
     }
 
 #endif
