@@ -19,7 +19,8 @@
 int rig_open(struct rig *r, const struct rig_opts *o, struct err *e)
 {
     memset(r, 0, sizeof *r);
-    struct kern_cpu_opts ko = {o->isa, o->threads ? o->threads : 2, o->flush};
+    struct kern_cpu_opts ko = {
+        .isa = o->isa, .threads = o->threads ? o->threads : 2, .flush_subnormals = o->flush};
     if (kern_cpu_open(&ko, &r->be)) {
         return err_set(e, ERR_UNSUPPORTED, "no backend %s", kern_isa_name(o->isa));
     }
