@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: MIT
+ * cmd_bench.c: `shoal bench kernels`: how near the matrix products come to the memory's read rate.
+ */
+#include "kernels/bench.h"
+#include "node/cli/cli.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+struct bench_opts {
+    struct common_opts common;
+    struct opt_choice isa;
+    struct opt_count threads, memory;
+    struct opt_real seconds;
+    const char *only;
+};
+
+static const char *const isa_names[] = {"auto", "scalar", "avx2", "neon", NULL};
+#define AT(f) offsetof(struct bench_opts, f)
+static const struct opt own_opts[] = {
+    {"isa", "SET", "instruction set: auto, scalar, avx2 or neon", OPT_CHOICE, AT(isa), 0, 0,
+     isa_names},
+    {"threads", "N", "workers; default: one for each performance core", OPT_COUNT, AT(threads), 1,
+     1024, NULL},
+    {"seconds", "X", "about how long in all; default 20", OPT_REAL, AT(seconds), 0, 3600, NULL},
+    {"memory", "SIZE", "weights in memory at most; default 512 MiB", OPT_BYTES, AT(memory), 1 << 20,
+     1e15, NULL},
+    {"only", "NAME", "only the products whose name begins like this", OPT_TEXT, AT(only), 0, 0,
+     NULL},
+};
+static const struct opt_group groups[] = {
+    {"Benchmark", own_opts, sizeof own_opts / sizeof *own_opts, 0},
+    {"General", common_opts_table, COMMON_OPTS_COUNT, 0},
+};
+#undef AT
+
+static int run(struct cli *c, const void *opts, int argc, char **argv)
+{
+    const struct bench_opts *o = opts;
+    if (strcmp(argv[0], "kernels") != 0) {
+        return cli_usage(c, "bench: there is no benchmark \"%.100s\"; there is: kernels", argv[0]);
+    }
+    struct kern_bench_opts b = {.isa = o->isa.set ? (enum kern_isa)o->isa.v : KERN_ISA_AUTO,
+                                .threads = (unsigned)o->threads.v,
+                                .seconds = o->seconds.set ? o->seconds.v : 20,
+                                .memory = (size_t)o->memory.v,
+                                .only = o->only};
+    char took[CLI_NUM];
+    if (!c->json) {
+        cli_note(c, "this takes about %s", cli_duration(b.seconds, took));
+    }
+    int r = kern_bench(stdout, c->json, &b);
+    if (!r) {
+        return cli_write(c, "", 0);
+    }
+    struct err e = {0};
+    if (r == KERN_ENOTSUP) {
+        err_set(&e, ERR_UNSUPPORTED, "--isa %s: this processor does not have it", isa_names[b.isa]);
+    } else {
+        err_set(&e, ERR_NOMEM, "not enough memory for the weights: give a smaller --memory");
+    }
+    return cli_fail(c, &e);
+}
+
+const struct command cmd_bench = {
+    .name = "bench",
+    .args = "kernels",
+    .summary = "measure this machine",
+    .details =
+        "kernels: packed weight bytes a second of each matrix product at Kimi K3's shapes, beside\n"
+        "the rate at which the same threads read memory, measured in the same process. The\n"
+        "quotient says how far from the limit a product is.",
+    .examples = "  shoal bench kernels\n  shoal bench kernels --only mxfp4 --seconds 5 --json\n",
+    .groups = groups,
+    .n_groups = sizeof groups / sizeof *groups,
+    .min_args = 1,
+    .max_args = 1,
+    .size = sizeof(struct bench_opts),
+    .run = run,
+};

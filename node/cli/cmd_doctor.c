@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: MIT
+ * cmd_doctor.c: `shoal doctor`: is this machine fit, and if not, what to do. */
+#include "kernels/cpu.h"
+#include "node/cli/plat.h"
+#include "node/cli/session.h"
+#include "node/demo/where.h"
+
+#include <curl/curl.h>
+#include <errno.h>
+#include <microhttpd.h>
+#include <sqlite3.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct doctor_opts {
+    struct common_opts common;
+    struct model_opts model;
+};
+
+static const struct opt_group groups[] = {
+    {"Model (checked when --model is given)", model_opts_table, MODEL_OPTS_COUNT,
+     offsetof(struct doctor_opts, model)},
+    {"General", common_opts_table, COMMON_OPTS_COUNT, 0},
+};
+
+enum verdict { GOOD, WARN, BAD };
+static const char *const verdict_words[] = {"ok", "warn", "fail"};
+
+struct exam {
+    struct cli *c;
+    json_t *checks; /* with --json */
+    unsigned count[3];
+};
+
+__attribute__((format(printf, 4, 5))) static void say(struct exam *x, enum verdict v,
+                                                      const char *what, const char *fmt, ...)
+{
+    char text[800];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    x->count[v]++;
+    if (x->checks) {
+        json_t *t = json_string(text);
+        json_array_append_new(x->checks, json_pack("{s:s, s:s, s:o}", "name", what, "verdict",
+                                                   verdict_words[v], "detail",
+                                                   t ? t : json_string("(not UTF-8)")));
+    } else {
+        printf("%-5s %-10s %s\n", verdict_words[v], what, text);
+        fflush(stdout);
+    }
+}
+
+static void exam_processor(struct exam *x)
+{
+    char cpu[128];
+    unsigned fast, all = plat_cores(&fast);
+    plat_cpu(cpu, sizeof cpu);
+    const char *isa = kern_isa_available(KERN_ISA_NEON)   ? "neon"
+                      : kern_isa_available(KERN_ISA_AVX2) ? "avx2"
+                                                          : "scalar";
+    bool slow = !strcmp(isa, "scalar");
+    say(x, slow ? WARN : GOOD, "processor", "%s, %u cores, %u of them fast, instruction set %s%s",
+        cpu[0] ? cpu : "unnamed", all, fast, isa,
+        slow ? ": no AVX2 with FMA and no NEON, so everything runs many times slower" : "");
+}
+
+static void exam_memory(struct exam *x)
+{
+    char a[CLI_NUM], b[CLI_NUM];
+    uint64_t m = plat_memory();
+    if (!m) {
+        say(x, WARN, "memory", "the system does not say how much there is: give --ram");
+        return;
+    }
+    bool little = m < (uint64_t)16 << 30;
+    say(x, little ? WARN : GOOD, "memory", "%s, of which Shoal takes at most %s by default%s",
+        cli_bytes(m, a), cli_bytes(m / 2, b),
+        little ? ": enough for small models; Kimi K3 wants 16 GB or more" : "");
+    uint64_t page = plat_page();
+    say(x, GOOD, "pages", "%llu bytes", (unsigned long long)page);
+}
+
+static void exam_files(struct exam *x)
+{
+    bool few = x->c->files < 1024;
+    say(x, few ? WARN : GOOD, "files", "%llu may be open at once (the limit was %llu)%s",
+        (unsigned long long)x->c->files, (unsigned long long)x->c->files_before,
+        few ? ": raise the hard limit (ulimit -Hn) to 4096 or more" : "");
+}
+
+/* The cache folder as `run` would use it. */
+static void exam_cache(struct exam *x, const char *cache)
+{
+    struct err e = {0};
+    struct buf path;
+    char a[CLI_NUM];
+    uint64_t room;
+    buf_init(&path, 4096);
+    if (!cache) {
+        if (plat_home(&path, &e) || buf_adds(&path, "/cache")) {
+            say(x, WARN, "cache", "%s",
+                e.msg[0] ? e.msg : "the path of the data folder is too long");
+            buf_free(&path);
+            return;
+        }
+        cache = path.p;
+    }
+    struct stat sb;
+    bool there = !stat(cache, &sb);
+    if (there && !S_ISDIR(sb.st_mode)) {
+        say(x, BAD, "cache", "%s is a file: remove it or name another folder by --cache", cache);
+    } else if (there && access(cache, R_OK | W_OK | X_OK)) {
+        say(x, BAD, "cache", "%s cannot be written (%s): correct its owner or mode", cache,
+            strerror(errno));
+    } else {
+        say(x, GOOD, "cache", "%s %s", cache,
+            there ? "can be written" : "will be made when needed");
+    }
+    if (plat_disk_free(cache, &room, &e)) {
+        say(x, BAD, "disk", "%s", e.msg);
+    } else {
+        bool small = room < (uint64_t)150000000000;
+        say(x, small ? WARN : GOOD, "disk", "%s free there%s", cli_bytes(room, a),
+            small
+                ? ": enough for small models; Kimi K3's spine alone takes 115 GB, all its experts "
+                  "1.45 TB"
+                : "");
+    }
+    buf_free(&path);
+}
+
+static void exam_libraries(struct exam *x)
+{
+    const curl_version_info_data *cv = curl_version_info(CURLVERSION_NOW);
+    bool tls = cv->features & CURL_VERSION_SSL;
+    say(x, tls ? GOOD : WARN, "libraries",
+        "libcurl %s (%s), sqlite %s, jansson %s, libmicrohttpd %s%s", cv->version,
+        cv->ssl_version ? cv->ssl_version : "no TLS", sqlite3_libversion(), jansson_version_str(),
+        MHD_get_version(), tls ? "" : ": this libcurl cannot read https URLs");
+}
+
+static void exam_demo(struct exam *x)
+{
+    struct err e = {0};
+    struct buf path;
+    buf_init(&path, 4096);
+    int r = demo_model_find(x->c->exe, &path, &e);
+    say(x, r ? WARN : GOOD, "demo", "%s", r ? e.msg : path.p);
+    buf_free(&path);
+}
+
+static void exam_model(struct exam *x, const struct model_opts *o)
+{
+    struct err e = {0};
+    struct session s;
+    char a[CLI_NUM], b[CLI_NUM];
+    struct cli quiet = *x->c;
+    quiet.quiet = true;
+    if (session_open(&s, &quiet, o, NULL, SESSION_STORE, &e)) {
+        say(x, BAD, "model", "%s", e.msg);
+        return;
+    }
+    const struct model_config *k = model_config(s.m);
+    uint64_t experts = 0, have = 0;
+    for (uint32_t i = 0; i < model_object_count(s.m); i++) {
+        if (model_object(s.m, i)->kind == MODEL_EXPERT) {
+            enum store_tier t = store_where(s.st, i);
+            experts++;
+            have += t == STORE_DISK || t == STORE_RAM;
+        }
+    }
+    say(x, GOOD, "model", "%s: %u layers, spine %s, experts %s; %llu of %llu experts on this disk",
+        s.source, k->n_layers, cli_bytes(model_spine_bytes(s.m), a),
+        cli_bytes(model_expert_bytes(s.m), b), (unsigned long long)have,
+        (unsigned long long)experts);
+    say(x, GOOD, "tokenizer", "%u ids", tok_vocab(s.tok));
+    session_close(&s);
+}
+
+static int run(struct cli *c, const void *opts, int argc, char **argv)
+{
+    const struct doctor_opts *o = opts;
+    struct exam x = {.c = c, .checks = c->json ? json_array() : NULL};
+    exam_processor(&x);
+    exam_memory(&x);
+    exam_files(&x);
+    exam_cache(&x, o->model.cache);
+    exam_libraries(&x);
+    exam_demo(&x);
+    if (o->model.model) {
+        exam_model(&x, &o->model);
+    }
+    const char *all = x.count[BAD] ? "fail" : x.count[WARN] ? "warn" : "ok";
+    if (c->json) {
+        int r = cli_json(c, json_pack("{s:s, s:o}", "verdict", all, "checks", x.checks));
+        return r ? r : x.count[BAD] ? CLI_FAILED : CLI_OK;
+    }
+    if (x.count[BAD]) {
+        printf("\n%u of the checks failed: see the lines that begin with fail.\n", x.count[BAD]);
+    } else if (x.count[WARN]) {
+        printf("\nShoal can run here; %u of the lines say what to expect.\n", x.count[WARN]);
+    } else {
+        printf("\nShoal can run here.\n");
+    }
+    return x.count[BAD] ? CLI_FAILED : cli_write(c, "", 0);
+}
+
+const struct command cmd_doctor = {
+    .name = "doctor",
+    .args = "",
+    .summary = "check this machine, the cache folder and a model",
+    .details =
+        "One line for each check: ok, warn (it runs, but see) or fail (and what to do). The exit\n"
+        "status is 1 when a check failed.",
+    .examples = "  shoal doctor\n  shoal doctor --model https://host/model --cache ~/k3\n",
+    .groups = groups,
+    .n_groups = sizeof groups / sizeof *groups,
+    .size = sizeof(struct doctor_opts),
+    .run = run,
+};

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: MIT
+ * cmd_logits.c: `shoal logits`: the logits of every position of a prompt, into a file. */
+#include "node/cli/session.h"
+#include "proto/base/clock.h"
+#include "proto/base/file.h"
+#include "proto/base/num.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct logits_opts {
+    struct common_opts common;
+    struct model_opts model;
+    struct compute_opts compute;
+    const char *ids, *prompt, *out;
+    bool special;
+};
+
+#define AT(f) offsetof(struct logits_opts, f)
+static const struct opt own_opts[] = {
+    {"ids", "1,2,3", "token ids", OPT_TEXT, AT(ids), 0, 0, NULL},
+    {"prompt", "TEXT", "raw text in place of --ids", OPT_TEXT, AT(prompt), 0, 0, NULL},
+    {"special", NULL, "read <|open|> and the like in --prompt as special tokens", OPT_FLAG,
+     AT(special), 0, 0, NULL},
+    {"out", "FILE", "where the logits go; it appears only when it is complete", OPT_TEXT, AT(out),
+     0, 0, NULL},
+};
+static const struct opt_group groups[] = {
+    {"Input and output", own_opts, sizeof own_opts / sizeof *own_opts, 0},
+    {"Model", model_opts_table, MODEL_OPTS_COUNT, AT(model)},
+    {"Computation", compute_opts_table, COMPUTE_OPTS_COUNT, AT(compute)},
+    {"General", common_opts_table, COMMON_OPTS_COUNT, 0},
+};
+#undef AT
+
+#define CHUNK_BYTES ((size_t)64 << 20) /* logits held in memory at a time */
+
+/* All rows to fd, little-endian. */
+static int write_rows(struct session *s, const struct tok_ids *ids, int fd, const char *name,
+                      struct err *e)
+{
+    size_t vocab = model_config(s->m)->vocab, chunk = CHUNK_BYTES / (vocab * 4);
+    chunk = chunk < 1 ? 1 : chunk > s->chunk ? s->chunk : chunk;
+    struct infer_state *st = NULL;
+    float *logits = malloc(chunk * vocab * sizeof *logits);
+    struct infer_row *rows = calloc(chunk, sizeof *rows);
+    uint8_t *bytes = malloc(chunk * vocab * 4);
+    int r = logits && rows && bytes ? infer_state_new(s->f, &st, e)
+                                    : err_set(e, ERR_NOMEM, "no memory for the logits");
+    for (size_t at = 0; at < ids->n && !r; at += chunk) {
+        size_t n = ids->n - at < chunk ? ids->n - at : chunk;
+        session_phase(s, PHASE_PREFILL, at, ids->n);
+        for (size_t i = 0; i < n; i++) {
+            rows[i] = (struct infer_row){st, ids->v[at + i], true};
+        }
+        r = infer_forward(s->f, rows, n, logits, e);
+        for (size_t i = 0; i < n * vocab && !r; i++) {
+            uint32_t u;
+            memcpy(&u, &logits[i], 4);
+            num_put_le32(bytes + 4 * i, u);
+        }
+        r = r ? r : file_pwrite(fd, name, bytes, n * vocab * 4, (uint64_t)at * vocab * 4, e);
+    }
+    session_phase(s, PHASE_QUIET, 0, 0);
+    infer_state_free(st);
+    free(logits);
+    free(rows);
+    free(bytes);
+    return r;
+}
+
+static int write_file(struct session *s, const struct tok_ids *ids, const char *out, struct err *e)
+{
+    char tmp[4096];
+    int k = snprintf(tmp, sizeof tmp, "%s.partial", out);
+    if (k < 0 || (size_t)k >= sizeof tmp) {
+        return err_set(e, ERR_ARG, "the path of --out is too long");
+    }
+    int fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd < 0) {
+        return err_sys(e, errno, "cannot write %s", tmp);
+    }
+    int r = write_rows(s, ids, fd, tmp, e);
+    if (close(fd) && !r) {
+        r = err_sys(e, errno, "cannot write %s", tmp);
+    }
+    if (!r && rename(tmp, out)) {
+        r = err_sys(e, errno, "cannot rename %s to %s", tmp, out);
+    }
+    if (r) {
+        unlink(tmp);
+    }
+    return r;
+}
+
+static int run(struct cli *c, const void *opts, int argc, char **argv)
+{
+    const struct logits_opts *o = opts;
+    struct err e = {0};
+    struct tok_ids ids = {0};
+    struct session s;
+    if (!o->out) {
+        return cli_usage(c, "--out is missing: name the file for the logits");
+    }
+    if (!o->ids == !o->prompt) {
+        return cli_usage(c,
+                         o->ids ? "give only one of --ids and --prompt" : "give --ids or --prompt");
+    }
+    if (o->ids && session_parse_ids(o->ids, &ids, &e)) {
+        tok_ids_free(&ids);
+        return cli_usage(c, "%s", e.msg);
+    }
+    if (session_open(&s, c, &o->model, &o->compute, SESSION_INFER, &e)) {
+        tok_ids_free(&ids);
+        return cli_fail(c, &e);
+    }
+    double t = clock_s();
+    int r = 0;
+    if (o->prompt) {
+        r = tok_encode(s.tok, o->prompt, strlen(o->prompt), o->special, &ids, &e);
+        if (!r && !ids.n) {
+            r = err_set(&e, ERR_ARG, "the prompt is empty");
+        }
+    }
+    r = r ? r : session_check_ids(&s, &ids, &e);
+    r = r ? r : write_file(&s, &ids, o->out, &e);
+    int status;
+    uint32_t vocab = model_config(s.m)->vocab;
+    if (r) {
+        status = cli_fail(c, &e);
+    } else if (c->json) {
+        struct store_stats v;
+        store_get_stats(s.st, &v);
+        status =
+            cli_json(c, json_pack("{s:s, s:I, s:I, s:I, s:f, s:o}", "file", o->out, "positions",
+                                  (json_int_t)ids.n, "vocab", (json_int_t)vocab, "bytes",
+                                  (json_int_t)((uint64_t)ids.n * vocab * 4), "compute_s",
+                                  clock_s() - t, "stats", session_stats_json(&s, &v)));
+    } else {
+        cli_note(c, "%zu rows of %u numbers in %s", ids.n, vocab, o->out);
+        status = CLI_OK;
+    }
+    tok_ids_free(&ids);
+    session_close(&s);
+    return status;
+}
+
+const struct command cmd_logits = {
+    .name = "logits",
+    .args = "",
+    .summary = "write the logits of every position of a prompt",
+    .details =
+        "The file holds one row for each position: vocab-size binary32 numbers, little-endian.",
+    .examples = "  shoal logits --model K3 --ids 1,2,3 --out logits.f32\n",
+    .groups = groups,
+    .n_groups = sizeof groups / sizeof *groups,
+    .size = sizeof(struct logits_opts),
+    .run = run,
+};

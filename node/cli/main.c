@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: MIT
+ * main.c: the table of commands, and the way from argv to one of them. */
+#include "node/cli/cli.h"
+#include "node/cli/plat.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const struct command *const cli_commands[] = {&cmd_run,  &cmd_logits, &cmd_tokenize, &cmd_render,
+                                              &cmd_demo, &cmd_doctor, &cmd_bench,    &cmd_version,
+                                              &cmd_help, NULL};
+
+#define AT(f) offsetof(struct common_opts, f)
+const struct opt common_opts_table[COMMON_OPTS_COUNT] = {
+    {"json", NULL, "the result, or the error, as one JSON value on standard output", OPT_FLAG,
+     AT(json), 0, 0, NULL},
+    {"quiet", NULL, "no plan, no progress, only results and errors (also -q)", OPT_FLAG, AT(quiet),
+     0, 0, NULL},
+    {"help", NULL, "this text (also -h)", OPT_FLAG, AT(help), 0, 0, NULL},
+};
+#undef AT
+
+static const struct command *find(const char *name)
+{
+    for (size_t i = 0; cli_commands[i]; i++) {
+        if (!strcmp(cli_commands[i]->name, name)) {
+            return cli_commands[i];
+        }
+    }
+    return NULL;
+}
+
+static int unknown(struct cli *c, const char *name)
+{
+    size_t n = 0;
+    const char *names[32];
+    while (cli_commands[n] && n < 32) {
+        names[n] = cli_commands[n]->name;
+        n++;
+    }
+    const char *near = opt_nearest(name, names, n, sizeof *names);
+    return near ? cli_usage(c, "unknown command \"%.100s\"; did you mean %s?", name, near)
+                : cli_usage(c, "unknown command \"%.100s\"", name);
+}
+
+/* Usage may be so wrong that no option was read: whether errors are wanted as JSON is looked up. */
+static bool wants_json(int argc, char **argv)
+{
+    for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        if (!strcmp(argv[i], "--json")) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int dispatch(struct cli *c, int argc, char **argv, void *opts)
+{
+    struct err e = {0};
+    int n = 0;
+    struct common_opts *common = opts;
+    if (opt_parse(c->cmd->groups, c->cmd->n_groups, opts, argc, argv, &n, &e)) {
+        return cli_usage(c, "%s", e.msg);
+    }
+    c->json = common->json;
+    c->quiet = common->quiet;
+    if (common->help) {
+        struct buf b;
+        buf_init(&b, 1 << 20);
+        int r = cli_help(&b, c->cmd) ? CLI_FAILED : cli_write(c, b.p, b.n);
+        buf_free(&b);
+        return r;
+    }
+    if ((unsigned)n < c->cmd->min_args || (unsigned)n > c->cmd->max_args) {
+        return (unsigned)n > c->cmd->max_args
+                   ? cli_usage(c, "%s: unexpected argument \"%.100s\"", c->cmd->name,
+                               argv[c->cmd->max_args])
+                   : cli_usage(c, "%s: an argument is missing: %s", c->cmd->name, c->cmd->args);
+    }
+    return c->cmd->run(c, opts, n, argv);
+}
+
+int main(int argc, char **argv)
+{
+    char exe[PATH_MAX];
+    struct cli c = {.exe = exe};
+    plat_exe(exe, sizeof exe);
+    c.files = plat_raise_files(&c.files_before);
+    cli_catch_signals();
+    const char *name = argc > 1 ? argv[1] : "help";
+    if (!strcmp(name, "--help") || !strcmp(name, "-h")) {
+        name = "help";
+    } else if (!strcmp(name, "--version") || !strcmp(name, "-V")) {
+        name = "version";
+    }
+    int rest = argc > 1 ? argc - 2 : 0;
+    char **args = argv + (argc > 1 ? 2 : argc);
+    c.json = wants_json(rest, args);
+    c.cmd = find(name);
+    if (!c.cmd) {
+        return unknown(&c, name);
+    }
+    void *opts = calloc(1, c.cmd->size);
+    if (!opts) {
+        fprintf(stderr, "shoal: out of memory\n");
+        return CLI_FAILED;
+    }
+    int status = dispatch(&c, rest, args, opts);
+    free(opts);
+    return status;
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT
+ * plan.c: who gets how much memory, and why.
+ *
+ * Without options Shoal takes half of the memory there is, never as much as fits: the rest is left
+ * to the system's file cache and to other programs, since a Mac that starts to compress or swap
+ * loses far more than a larger cache wins. Of that half the spine comes first, because every token
+ * reads all of it, while a token reads one expert in dozens; experts get what is left, but never
+ * less than two layers' choice, so that one layer can compute while the next is read. */
+#include "node/cli/session.h"
+
+#include <stdio.h>
+#include <string.h>
+
+void plan_make(struct plan *p, const struct model *m, const struct compute_opts *o, uint64_t memory)
+{
+    const struct model_config *c = model_config(m);
+    memset(p, 0, sizeof *p);
+    p->memory = memory;
+    p->half = memory ? memory / 2 : (uint64_t)2 << 30;
+    p->spine_bytes = model_spine_bytes(m);
+    p->expert_bytes = model_expert_bytes(m);
+    p->expert_size = model_expert_layout(m)->size;
+    uint64_t least = 2 * (uint64_t)c->topk * p->expert_size;
+    if (least > p->expert_bytes) {
+        least = p->expert_bytes;
+    }
+    if (o->ram.set) {
+        p->ram_budget = o->ram.v;
+        snprintf(p->ram_why, sizeof p->ram_why, "given by --ram");
+    }
+    uint64_t experts = o->ram.set ? o->ram.v : least;
+    if (o->spine_ram.set) {
+        p->spine_budget = o->spine_ram.v;
+        snprintf(p->spine_why, sizeof p->spine_why, "given by --spine-ram");
+    } else {
+        uint64_t room = p->half > experts ? p->half - experts : 0;
+        p->spine_budget = room < p->spine_bytes ? room : p->spine_bytes;
+        snprintf(p->spine_why, sizeof p->spine_why, "%s",
+                 room < p->spine_bytes ? "half of the memory, less the experts"
+                                       : "all of it fits in half of the memory");
+    }
+    if (!o->ram.set) {
+        uint64_t spine = p->spine_budget < p->spine_bytes ? p->spine_budget : p->spine_bytes;
+        uint64_t room = p->half > spine ? p->half - spine : 0;
+        if (room >= p->expert_bytes) {
+            p->ram_budget = p->expert_bytes;
+            snprintf(p->ram_why, sizeof p->ram_why, "all there are");
+        } else if (room > least) {
+            p->ram_budget = room;
+            snprintf(p->ram_why, sizeof p->ram_why, "half of the memory, less the spine");
+        } else {
+            p->ram_budget = least;
+            snprintf(p->ram_why, sizeof p->ram_why, "the least: two layers' choice");
+        }
+    }
+}
+
+json_t *plan_json(const struct plan *p)
+{
+    return json_pack("{s:I, s:I, s:I, s:s, s:I, s:I, s:s, s:I, s:I}", "memory",
+                     (json_int_t)p->memory, "spine_bytes", (json_int_t)p->spine_bytes, "spine_ram",
+                     (json_int_t)p->spine_budget, "spine_ram_why", p->spine_why, "expert_bytes",
+                     (json_int_t)p->expert_bytes, "expert_ram", (json_int_t)p->ram_budget,
+                     "expert_ram_why", p->ram_why, "state_bytes", (json_int_t)p->state_fixed,
+                     "state_bytes_per_token", (json_int_t)p->state_per_token);
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT
+ * plat.h: what the command line asks of the operating system. plat.c holds what POSIX gives,
+ * plat_darwin.c and plat_linux.c the rest. Zero or "" mean: this system does not say. */
+#ifndef SHOAL_NODE_CLI_PLAT_H
+#define SHOAL_NODE_CLI_PLAT_H
+
+#include "proto/base/buf.h"
+#include "proto/base/err.h"
+
+#include <stdint.h>
+
+/* Bytes of memory that this process may use at most: the machine's, or the limit of the container
+ * it runs in. */
+uint64_t plat_memory(void);
+/* The processor's name for people. */
+void plat_cpu(char *out, size_t n);
+/* Processors that are online; *fast: those of the fastest kind (equal to it where all are alike).
+ */
+unsigned plat_cores(unsigned *fast);
+/* Absolute path of this program, with links resolved. */
+void plat_exe(char *out, size_t n);
+/* Append the folder for this user's Shoal data: SHOAL_HOME, else the platform's place. */
+int plat_home(struct buf *out, struct err *e);
+
+/* ---- plat.c ---- */
+
+uint64_t plat_page(void);
+/* Raise the soft limit of open files as far as it goes; returns the limit in force. *before: as
+ * found at the first call's time, may be NULL. */
+uint64_t plat_raise_files(uint64_t *before);
+/* Bytes free for this user on the volume that holds `path` or its nearest existing parent. */
+int plat_disk_free(const char *path, uint64_t *bytes, struct err *e);
+/* Remove a folder with everything in it; links are removed, not followed. */
+int plat_remove_tree(const char *path, struct err *e);
+uint64_t plat_peak_rss(void); /* largest resident size of this process in bytes */
+
+#endif

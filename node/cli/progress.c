@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: MIT
+ * progress.c: what a session says while it works: phase, share done, rate, time left, tiers. */
+#include "node/cli/session.h"
+
+#include "proto/base/clock.h"
+
+#include <stdio.h>
+#include <string.h>
+
+void session_phase(struct session *s, enum phase p, uint64_t done, uint64_t total)
+{
+    pthread_mutex_lock(&s->lock);
+    if (p != s->phase) {
+        s->phase = p;
+        s->phase_start = clock_s();
+        memset(&s->layer, 0, sizeof s->layer);
+    }
+    s->done = done;
+    s->total = total;
+    pthread_mutex_unlock(&s->lock);
+    if (p == PHASE_QUIET) {
+        live_clear(s->live); /* the live thread takes the two locks in the other order */
+    }
+}
+
+int session_progress(void *ctx, const struct infer_progress *p)
+{
+    struct session *s = ctx;
+    pthread_mutex_lock(&s->lock);
+    s->layer = *p;
+    pthread_mutex_unlock(&s->lock);
+    return cli_interrupted();
+}
+
+/* "; experts from RAM 120, disk 3, origin 45 (12.3 MB at 3.3 MB/s)" */
+static void tiers(const struct store_stats *v, char *out, size_t n)
+{
+    char a[CLI_NUM], b[CLI_NUM];
+    int k = snprintf(out, n, "; experts: RAM %llu, disk %llu, origin %llu; origin %s",
+                     (unsigned long long)v->ram_hits, (unsigned long long)v->disk_hits,
+                     (unsigned long long)v->origin_fetches, cli_bytes(v->origin_bytes, a));
+    if (v->origin_rate >= 1 && k > 0 && (size_t)k < n) {
+        snprintf(out + k, n - (size_t)k, " at %s/s", cli_bytes((uint64_t)v->origin_rate, b));
+    }
+}
+
+/* Share of the present forward call that is done, from its layers and experts. */
+static double call_share(const struct infer_progress *p)
+{
+    if (!p->n_layers) {
+        return 0;
+    }
+    double in = p->experts_total ? (double)p->experts_done / p->experts_total : 0;
+    double share = (p->layer + in) / p->n_layers;
+    return share < 1 ? share : 1;
+}
+
+static void compose_spine(double t, uint64_t read, uint64_t total, const char *tail, char *line,
+                          size_t n)
+{
+    char a[CLI_NUM], b[CLI_NUM], d[CLI_NUM], left[CLI_NUM];
+    double rate = t > 0 ? (double)read / t : 0;
+    double eta = rate > 0 && total > read ? (double)(total - read) / rate : 0;
+    snprintf(line, n, "loading the spine: %s of %s, %s/s, %s left%s", cli_bytes(read, a),
+             cli_bytes(total, b), cli_bytes((uint64_t)rate, d),
+             rate > 0 ? cli_duration(eta, left) : "unknown time", tail);
+}
+
+static void compose_prefill(const struct session *s, double t, const char *tail, char *line,
+                            size_t n)
+{
+    char left[CLI_NUM];
+    uint64_t rest = s->total - s->done;
+    double rows = rest < s->chunk ? (double)rest : (double)s->chunk;
+    double share =
+        s->total ? ((double)s->done + rows * call_share(&s->layer)) / (double)s->total : 0;
+    /* The first layers of a cold start say little; no guess before two hundredths are done. */
+    bool guess = share > 0.02 && t > 1;
+    snprintf(line, n, "reading the prompt: %.0f%% of %llu tokens, layer %u of %u, %s left%s",
+             100 * share, (unsigned long long)s->total, s->layer.layer + 1, s->layer.n_layers,
+             guess ? cli_duration(t * (1 - share) / share, left) : "unknown time", tail);
+}
+
+static void compose_decode(const struct session *s, double t, const char *tail, char *line,
+                           size_t n)
+{
+    double rate = t > 0 ? (double)s->done / t : 0;
+    int k = snprintf(line, n, "token %llu of at most %llu, %.2f a second",
+                     (unsigned long long)s->done, (unsigned long long)s->total, rate);
+    if (k > 0 && (size_t)k < n && rate < 2) { /* slow enough to watch the layers */
+        k += snprintf(line + k, n - (size_t)k, ", layer %u of %u", s->layer.layer + 1,
+                      s->layer.n_layers);
+    }
+    if (k > 0 && (size_t)k < n) {
+        snprintf(line + k, n - (size_t)k, "%s", tail);
+    }
+}
+
+void session_compose(void *ctx, char *line, size_t n)
+{
+    struct session *s = ctx;
+    char tail[160] = "", took[CLI_NUM];
+    struct store_stats v = {0};
+    pthread_mutex_lock(&s->lock);
+    if (s->store_ready) {
+        store_get_stats(s->st, &v);
+        tiers(&v, tail, sizeof tail);
+    }
+    double t = clock_s() - s->phase_start;
+    switch (s->phase) {
+    case PHASE_OPEN:
+        snprintf(line, n, "opening %.150s (%s)", s->source, cli_duration(t, took));
+        break;
+    case PHASE_SPINE:
+        compose_spine(t, v.spine_bytes_read, s->total, tail, line, n);
+        break;
+    case PHASE_PREFILL:
+        compose_prefill(s, t, tail, line, n);
+        break;
+    case PHASE_DECODE:
+        compose_decode(s, t, tail, line, n);
+        break;
+    default:
+        line[0] = 0;
+    }
+    pthread_mutex_unlock(&s->lock);
+}

@@ -1,0 +1,423 @@
+/* SPDX-License-Identifier: MIT
+ * session.c: see session.h. */
+#include "node/cli/session.h"
+
+#include "kernels/cpu.h"
+#include "node/cli/plat.h"
+#include "node/demo/where.h"
+#include "proto/base/clock.h"
+#include "proto/base/file.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+
+#define AT(f) offsetof(struct model_opts, f)
+const struct opt model_opts_table[MODEL_OPTS_COUNT] = {
+    {"model", "M", "folder or http(s) URL of a K3 model; without it the demo model is used",
+     OPT_TEXT, AT(model), 0, 0, NULL},
+    {"cache", "DIR",
+     "keep what the origin gives in this folder; default: the data folder's cache for a URL, none "
+     "for a folder, which is read in place",
+     OPT_TEXT, AT(cache), 0, 0, NULL},
+    {"offline", NULL, "never contact the origin: what is not cached is an error", OPT_FLAG,
+     AT(offline), 0, 0, NULL},
+    {"rate-limit", "SIZE", "most bytes a second from the origin", OPT_BYTES, AT(rate_limit), 1,
+     1e18, NULL},
+    {"disk-budget", "SIZE", "most bytes of experts kept in the cache folder", OPT_BYTES,
+     AT(disk_budget), 1, 1e18, NULL},
+};
+#undef AT
+
+/* In the order of enum kern_isa. */
+static const char *const isa_names[] = {"auto", "scalar", "avx2", "neon", NULL};
+#define AT(f) offsetof(struct compute_opts, f)
+const struct opt compute_opts_table[COMPUTE_OPTS_COUNT] = {
+    {"threads", "N", "workers; default: one for each performance core", OPT_COUNT, AT(threads), 1,
+     1024, NULL},
+    {"isa", "SET", "instruction set: auto, scalar, avx2 or neon; the results are the same",
+     OPT_CHOICE, AT(isa), 0, 0, isa_names},
+    {"ram", "SIZE", "memory for experts; default: half of the machine's, less the spine", OPT_BYTES,
+     AT(ram), 0, 1e18, NULL},
+    {"spine-ram", "SIZE",
+     "memory for the spine; layers beyond it are read from disk for each token", OPT_BYTES,
+     AT(spine_ram), 0, 1e18, NULL},
+    {"prefill-chunk", "N", "prompt tokens computed together; default 64", OPT_COUNT, AT(chunk), 1,
+     65536, NULL},
+    {"flush-subnormals", NULL, "run with subnormal numbers flushed: a proof that none matters",
+     OPT_FLAG, AT(flush_subnormals), 0, 0, NULL},
+};
+#undef AT
+
+#define DEFAULT_CHUNK 64
+#define PATH_ROOM 4096
+
+static bool is_url(const char *s)
+{
+    return !strncasecmp(s, "http://", 7) || !strncasecmp(s, "https://", 8);
+}
+
+/* ---- where model and cache lie ---- */
+
+static int find_source(struct session *s, const struct model_opts *o, struct err *e)
+{
+    struct stat sb;
+    if (!o->model) {
+        int r = demo_model_find(s->c->exe, &s->source_buf, e);
+        s->source = s->source_buf.p;
+        s->demo = true;
+        return r;
+    }
+    s->source = o->model;
+    if (is_url(o->model)) {
+        return 0;
+    }
+    if (strstr(o->model, "://")) {
+        return err_set(e, ERR_ARG, "--model %s: only http and https URLs and folders are known",
+                       o->model);
+    }
+    if (stat(o->model, &sb)) {
+        return err_sys(e, errno, "cannot open the model folder %s", o->model);
+    }
+    if (!S_ISDIR(sb.st_mode)) {
+        return err_set(e, ERR_ARG, "--model %s is a file: give the folder that holds config.json",
+                       o->model);
+    }
+    return 0;
+}
+
+static int find_cache(struct session *s, const struct model_opts *o, struct err *e)
+{
+    s->cache = o->cache;
+    if (s->cache || !is_url(s->source)) {
+        return 0;
+    }
+    int r = plat_home(&s->cache_buf, e);
+    if (!r && buf_adds(&s->cache_buf, "/cache")) {
+        r = err_set(e, ERR_LIMIT, "the path of the data folder is too long");
+    }
+    s->cache = s->cache_buf.p;
+    return r;
+}
+
+/* The token for the origin: SHOAL_TOKEN for any, HF_TOKEN for the Hub alone. */
+static const char *origin_token(const char *source)
+{
+    const char *t = getenv("SHOAL_TOKEN");
+    if (t && *t) {
+        return t;
+    }
+    static const char hub[] = "https://huggingface.co/";
+    t = getenv("HF_TOKEN");
+    return t && *t && !strncasecmp(source, hub, sizeof hub - 1) ? t : NULL;
+}
+
+/* ---- tokenizer ---- */
+
+static int read_model_file(struct session *s, const char *name, struct buf *out, struct err *e)
+{
+    if (s->st) {
+        return store_read_file(s->st, name, out, e);
+    }
+    struct buf path;
+    buf_init(&path, PATH_ROOM);
+    int r = buf_addf(&path, "%s/%s", s->source, name);
+    r = r ? err_set(e, r, "the path of the model is too long") : file_read_all(path.p, out, e);
+    buf_free(&path);
+    return r;
+}
+
+static int open_tok(struct session *s, struct err *e)
+{
+    struct buf ranks, config;
+    buf_init(&ranks, TOK_MAX_FILE);
+    buf_init(&config, TOK_MAX_CONFIG);
+    int r = read_model_file(s, "tiktoken.model", &ranks, e);
+    if (!r) {
+        r = read_model_file(s, "tokenizer_config.json", &config, e);
+    }
+    if (!r) {
+        r = tok_open(ranks.p, ranks.n, config.p, config.n, &s->tok, e);
+        if (r) {
+            err_prefix(e, "%s/tiktoken.model", s->source);
+        }
+    }
+    buf_free(&ranks);
+    buf_free(&config);
+    return r;
+}
+
+/* ---- store, backend, inference ---- */
+
+static void on_log(void *ctx, const char *line)
+{
+    struct session *s = ctx;
+    live_log(s->live, line);
+}
+
+static int open_backend(struct session *s, const struct compute_opts *k, struct err *e)
+{
+    struct kern_cpu_opts ko = {.isa = k->isa.set ? (enum kern_isa)k->isa.v : KERN_ISA_AUTO,
+                               .threads = (unsigned)k->threads.v,
+                               .flush_subnormals = k->flush_subnormals};
+    int r = kern_cpu_open(&ko, &s->be);
+    if (r == KERN_ENOTSUP) {
+        return err_set(e, ERR_UNSUPPORTED,
+                       "--isa %s: this processor does not have it; auto takes the best it has",
+                       isa_names[ko.isa]);
+    }
+    return r ? err_set(e, ERR_NOMEM, "cannot start the workers of the CPU backend") : 0;
+}
+
+static int open_store(struct session *s, const struct model_opts *o, const struct compute_opts *k,
+                      struct err *e)
+{
+    struct store_opts so = {.model = s->source,
+                            .cache_dir = s->cache,
+                            .offline = o->offline,
+                            .disk_budget = o->disk_budget.v,
+                            .token = origin_token(s->source),
+                            .rate_limit = o->rate_limit.v,
+                            .log = on_log,
+                            .log_ctx = s};
+    if (s->be) {
+        so.mem = infer_store_mem(s->be);
+    }
+    int r = store_open(&so, &s->st, e);
+    if (r) {
+        return r;
+    }
+    s->m = store_model(s->st);
+    pthread_mutex_lock(&s->lock);
+    s->store_ready = true;
+    pthread_mutex_unlock(&s->lock);
+    return 0;
+}
+
+static int open_infer(struct session *s, const struct compute_opts *k, struct err *e)
+{
+    struct infer_opts io = {.st = s->st,
+                            .be = s->be,
+                            .spine_budget = s->plan.spine_budget,
+                            .progress = session_progress,
+                            .progress_ctx = s};
+    store_set_admit(s->st, infer_admit, (void *)(uintptr_t)s->m);
+    uint64_t resident =
+        s->plan.spine_budget < s->plan.spine_bytes ? s->plan.spine_budget : s->plan.spine_bytes;
+    session_phase(s, PHASE_SPINE, 0, resident);
+    int r = infer_open(&io, &s->f, e);
+    if (r) {
+        return r;
+    }
+    s->plan.state_fixed = infer_state_bytes(s->f, 0);
+    s->plan.state_per_token = (infer_state_bytes(s->f, 65536) - s->plan.state_fixed) / 65536;
+    return 0;
+}
+
+/* ---- the plan on the screen ---- */
+
+__attribute__((format(printf, 2, 3))) static void note(struct session *s, const char *fmt, ...)
+{
+    char line[1000];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(line, sizeof line, fmt, ap);
+    va_end(ap);
+    live_log(s->live, line);
+}
+
+static void say_plan(struct session *s)
+{
+    const struct plan *p = &s->plan;
+    const struct model_config *c = model_config(s->m);
+    char a[CLI_NUM], b[CLI_NUM], d[CLI_NUM];
+    note(s, "model   %s%s: %u layers, %u experts a layer, %u used", s->source,
+         s->demo ? " (the demo model; --model names another)" : "", c->n_layers, c->n_experts,
+         c->topk);
+    if (p->memory) {
+        note(s, "memory  %s, of which Shoal takes at most half unless options say otherwise",
+             cli_bytes(p->memory, a));
+    } else {
+        note(s, "memory  of unknown size: %s are assumed to be free", cli_bytes(p->half, a));
+    }
+    if (p->spine_budget >= p->spine_bytes) {
+        note(s, "spine   %s, all resident (%s)", cli_bytes(p->spine_bytes, a), p->spine_why);
+    } else {
+        note(s, "spine   %s resident of %s (%s); the rest is read anew for every token",
+             cli_bytes(p->spine_budget, a), cli_bytes(p->spine_bytes, b), p->spine_why);
+    }
+    note(s, "experts at most %s in RAM of %s, %s each (%s)", cli_bytes(p->ram_budget, a),
+         cli_bytes(p->expert_bytes, b), cli_bytes(p->expert_size, d), p->ram_why);
+}
+
+/* What has to come from the origin before or during the first tokens. */
+static void say_cache(struct session *s)
+{
+    uint64_t spine = 0, experts = 0, have = 0;
+    char a[CLI_NUM], b[CLI_NUM];
+    if (!s->cache) {
+        note(s, "cache   none: the folder is read in place");
+        return;
+    }
+    uint32_t n = model_object_count(s->m);
+    for (uint32_t i = 0; i < n; i++) {
+        const struct model_object *o = model_object(s->m, i);
+        enum store_tier t = store_where(s->st, i);
+        bool here = t == STORE_DISK || t == STORE_RAM;
+        if (o->kind == MODEL_EXPERT) {
+            experts++;
+            have += here;
+        } else if (!here) {
+            spine += o->size;
+        }
+    }
+    const struct model_config *c = model_config(s->m);
+    uint64_t token = (uint64_t)(c->n_layers - c->first_dense) * c->topk * s->plan.expert_size;
+    note(s,
+         "cache   %s: %llu of %llu experts; %s of the spine still to fetch, then at most %s a "
+         "token",
+         s->cache, (unsigned long long)have, (unsigned long long)experts, cli_bytes(spine, a),
+         cli_bytes(have == experts ? 0 : token, b));
+}
+
+/* ---- open, close ---- */
+
+int session_open(struct session *s, struct cli *c, const struct model_opts *o,
+                 const struct compute_opts *k, enum session_depth depth, struct err *e)
+{
+    memset(s, 0, sizeof *s);
+    s->c = c;
+    s->chunk = k && k->chunk.set ? (uint32_t)k->chunk.v : DEFAULT_CHUNK;
+    s->phase_start = clock_s();
+    buf_init(&s->source_buf, PATH_ROOM);
+    buf_init(&s->cache_buf, PATH_ROOM);
+    if (pthread_mutex_init(&s->lock, NULL)) {
+        return err_set(e, ERR_NOMEM, "cannot make a lock");
+    }
+    int r = find_source(s, o, e);
+    r = r ? r : find_cache(s, o, e);
+    if (!r) {
+        s->phase = PHASE_OPEN;
+        r = live_start(c->quiet, session_compose, s, &s->live, e);
+    }
+    /* A folder's tokenizer can be read without the rest of the model. */
+    bool store = depth > SESSION_TEXT || is_url(s->source ? s->source : "");
+    if (!r && depth == SESSION_INFER) {
+        r = open_backend(s, k, e);
+    }
+    if (!r && store) {
+        r = open_store(s, o, k, e);
+    }
+    if (!r && depth == SESSION_INFER) {
+        plan_make(&s->plan, s->m, k, plat_memory());
+        store_set_ram_budget(s->st, s->plan.ram_budget);
+        session_phase(s, PHASE_QUIET, 0, 0);
+        if (!c->brief) {
+            say_plan(s);
+            say_cache(s);
+        }
+    }
+    r = r ? r : open_tok(s, e);
+    if (!r && depth == SESSION_INFER) {
+        r = open_infer(s, k, e);
+    }
+    if (!r && depth == SESSION_INFER && !c->brief) {
+        char a[CLI_NUM], b[CLI_NUM];
+        session_phase(s, PHASE_QUIET, 0, 0);
+        note(s, "state   %s for each conversation and %s more for each token",
+             cli_bytes(s->plan.state_fixed, a), cli_bytes(s->plan.state_per_token, b));
+    }
+    if (r) {
+        session_close(s);
+        return r;
+    }
+    session_phase(s, PHASE_QUIET, 0, 0);
+    return 0;
+}
+
+void session_close(struct session *s)
+{
+    infer_close(s->f);
+    tok_close(s->tok);
+    pthread_mutex_lock(&s->lock);
+    s->store_ready = false;
+    pthread_mutex_unlock(&s->lock);
+    store_close(s->st); /* its threads may log until here */
+    live_stop(s->live);
+    if (s->be) {
+        s->be->close(s->be);
+    }
+    buf_free(&s->source_buf);
+    buf_free(&s->cache_buf);
+    pthread_mutex_destroy(&s->lock);
+}
+
+/* ---- small helpers of the commands ---- */
+
+size_t session_stops(const struct session *s, uint32_t out[SESSION_STOPS])
+{
+    static const char *const names[] = {"[EOS]", "<|end_of_msg|>"};
+    size_t n = 0;
+    out[n++] = model_config(s->m)->eos;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        uint32_t id;
+        if (tok_special_id(s->tok, names[i], &id) && id != out[0]) {
+            out[n++] = id;
+        }
+    }
+    return n;
+}
+
+json_t *session_stats_json(const struct session *s, const struct store_stats *v)
+{
+    return json_pack(
+        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:I}", "origin_bytes",
+        (json_int_t)v->origin_bytes, "peer_bytes", (json_int_t)v->peer_bytes, "disk_bytes",
+        (json_int_t)v->disk_bytes, "ram_hits", (json_int_t)v->ram_hits, "disk_hits",
+        (json_int_t)v->disk_hits, "origin_fetches", (json_int_t)v->origin_fetches,
+        "experts_fetched", (json_int_t)v->experts_fetched, "ram_peak", (json_int_t)v->ram_peak,
+        "spine_bytes_read", (json_int_t)v->spine_bytes_read, "retries", (json_int_t)v->retries,
+        "bad_chunks", (json_int_t)v->bad_chunks, "refetched", (json_int_t)v->refetched, "wait_s",
+        (double)v->wait_ns * 1e-9, "peak_rss", (json_int_t)plat_peak_rss());
+}
+
+int session_parse_ids(const char *s, struct tok_ids *out, struct err *e)
+{
+    const char *p = s;
+    for (;;) {
+        uint64_t v = 0;
+        size_t digits = 0;
+        p += strspn(p, " \t\n");
+        const char *begin = p;
+        for (; *p >= '0' && *p <= '9' && v <= UINT32_MAX; p++, digits++) {
+            v = v * 10 + (uint64_t)(*p - '0');
+        }
+        p += strspn(p, " \t\n");
+        if (!digits || v > UINT32_MAX || (*p && *p != ',')) {
+            return err_set(e, ERR_ARG, "--ids: \"%.20s\" is not a token id; give 1,2,3", begin);
+        }
+        if (tok_ids_add(out, (uint32_t)v)) {
+            return err_set(e, ERR_NOMEM, "no memory for the token ids");
+        }
+        if (!*p) {
+            return 0;
+        }
+        p++;
+    }
+}
+
+int session_check_ids(const struct session *s, const struct tok_ids *l, struct err *e)
+{
+    uint32_t vocab = model_config(s->m)->vocab;
+    for (size_t i = 0; i < l->n; i++) {
+        if (l->v[i] >= vocab) {
+            return err_set(e, ERR_ARG, "token id %u at position %zu: this model has ids 0 to %u",
+                           l->v[i], i, vocab - 1);
+        }
+    }
+    return 0;
+}

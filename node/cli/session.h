@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: MIT
+ * session.h: a model made ready by command-line options: where it lies, what memory it may take
+ * (the plan, printed at start), the store, the backend, the forward pass, the tokenizer, and the
+ * progress line that tells what all of them are doing.
+ *
+ * One thread at a time uses a session. */
+#ifndef SHOAL_NODE_CLI_SESSION_H
+#define SHOAL_NODE_CLI_SESSION_H
+
+#include "kernels/backend.h"
+#include "node/cli/cli.h"
+#include "node/cli/live.h"
+#include "node/infer/infer.h"
+#include "node/store/store.h"
+#include "node/text/tok.h"
+
+#include <pthread.h>
+
+/* ---- options ---- */
+
+struct model_opts {
+    const char *model, *cache;
+    bool offline;
+    struct opt_count rate_limit, disk_budget;
+};
+extern const struct opt_group model_group; /* at 0: copy and set `at` */
+
+struct compute_opts {
+    struct opt_count threads, ram, spine_ram, chunk;
+    struct opt_choice isa;
+    bool flush_subnormals;
+};
+extern const struct opt_group compute_group;
+
+/* Tables of the two groups, for commands that list them with their own offsets. */
+extern const struct opt model_opts_table[], compute_opts_table[];
+#define MODEL_OPTS_COUNT 5
+#define COMPUTE_OPTS_COUNT 6
+
+/* ---- the plan (plan.c) ---- */
+
+/* What memory goes where, and what bound each number: a sentence's end such as "given by --ram". */
+struct plan {
+    uint64_t memory; /* of the machine or container; 0 = unknown */
+    uint64_t half;   /* what Shoal takes of it by default */
+    uint64_t spine_bytes, spine_budget;
+    uint64_t expert_bytes, expert_size, ram_budget; /* all experts, one, kept in RAM */
+    uint64_t state_fixed, state_per_token;          /* bytes; filled once infer is open */
+    char spine_why[96], ram_why[96];
+};
+/* Fill all but the state. Never fails. */
+void plan_make(struct plan *p, const struct model *m, const struct compute_opts *o,
+               uint64_t memory);
+json_t *plan_json(const struct plan *p);
+
+/* ---- the session ---- */
+
+enum phase { PHASE_IDLE, PHASE_OPEN, PHASE_SPINE, PHASE_PREFILL, PHASE_DECODE, PHASE_QUIET };
+
+struct session {
+    struct cli *c;
+    const char *source; /* the folder or URL in use */
+    bool demo;          /* it is the demo model, since no --model was given */
+    struct buf source_buf, cache_buf;
+    const char *cache; /* NULL: read in place */
+    struct plan plan;
+    struct kern_backend *be;
+    struct store *st;
+    const struct model *m;
+    struct infer *f;
+    struct tok *tok;
+    uint32_t chunk; /* rows of one prefill call */
+    struct live *live;
+
+    pthread_mutex_t lock; /* guards what follows: written by the worker, read by the live thread */
+    enum phase phase;
+    double phase_start;
+    uint64_t done, total; /* prompt tokens, or new tokens */
+    struct infer_progress layer;
+    bool store_ready; /* st may be asked for numbers */
+};
+
+/* What a command needs, in growing order. */
+enum session_depth {
+    SESSION_TEXT,  /* tok only; a folder needs just its tokenizer files */
+    SESSION_STORE, /* st, m and tok */
+    SESSION_INFER  /* all */
+};
+
+/* Fill *s. `o` and `k` (k may be NULL for less than SESSION_INFER) must outlive it. Prints the plan
+ * with SESSION_INFER. On failure everything is closed again and e says why. */
+int session_open(struct session *s, struct cli *c, const struct model_opts *o,
+                 const struct compute_opts *k, enum session_depth depth, struct err *e);
+void session_close(struct session *s);
+/* Say what the worker is doing now (progress.c); total may be 0. */
+void session_phase(struct session *s, enum phase p, uint64_t done, uint64_t total);
+/* The compose function of the live line, and the progress hook of infer. */
+void session_compose(void *ctx, char *line, size_t n);
+int session_progress(void *ctx, const struct infer_progress *p);
+
+/* The ids that end an answer: the config's, [EOS] and <|end_of_msg|>. At most SESSION_STOPS. */
+#define SESSION_STOPS 4
+size_t session_stops(const struct session *s, uint32_t out[SESSION_STOPS]);
+/* The state of the tiers as JSON: the `stats` of a run without its times. */
+json_t *session_stats_json(const struct session *s, const struct store_stats *v);
+
+/* "1,2,3" to ids; ERR_ARG quotes the offender. Blanks around numbers are fine. */
+int session_parse_ids(const char *s, struct tok_ids *out, struct err *e);
+/* Every id below the vocabulary size, or an error that names the first that is not. */
+int session_check_ids(const struct session *s, const struct tok_ids *l, struct err *e);
+
+#endif
