@@ -204,7 +204,7 @@ static int claim(struct ctx *c, struct jstr name, uint32_t number, const struct 
         shard = &b->other_shard[other];
         found = *shard == MODEL_NONE;
     }
-    if (!found && *shard != c->shard) {
+    if (*shard != c->shard && *shard != MODEL_NONE) {
         return err_set(e, ERR_FORMAT, "belongs in %s by the index", b->m->shards[*shard].file);
     }
     if (found) {
