@@ -387,7 +387,7 @@ static int merge_repeated(struct reader *r, struct pyjson **m, size_t *count)
 
 static int close_container(struct reader *r, struct pyjson *v, size_t base)
 {
-    struct pyjson **m = r->stack + base;
+    struct pyjson **m = r->stack ? r->stack + base : NULL;
     size_t count = r->nstack - base;
     int rc = v->type == PYJSON_OBJECT ? merge_repeated(r, m, &count) : 0;
     if (rc) {
