@@ -163,6 +163,7 @@ void kern_pool_run(struct kern_pool *p, size_t n, size_t grain, kern_range_fn *f
         return;
     }
     size_t step = (n - 1) / ranges + 1;
+    step = step < grain ? grain : step;
     ranges = (n - 1) / step + 1;
     p->fn = fn;
     p->ctx = ctx;
