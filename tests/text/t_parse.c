@@ -324,6 +324,9 @@ static void malformed_structure(void **s)
          "|B0 f|X0|F1"},
         {CALL("f") O "argument key=\"a\" type=\"string\"" S "x" O C "argument" S SHUT("call") DONE,
          "|B0 f|X0|F1"},
+        {CALL("f") O "argument key=\"a\" type=\"string\"" S "x" ECHO("b") "y" SHUT("argument")
+             SHUT("call") DONE,
+         "|B0 f|X0|F1"},
         {CALL("f") O "argument type=\"string\"" S "x" SHUT("argument") SHUT("call") DONE,
          "|B0 f|X0|F1"},
         {CALL("f") O "json type=\"object\"" S "[1]" SHUT("json") SHUT("call") DONE, "|B0 f|X0|F1"},
