@@ -65,7 +65,6 @@ struct text_case {
     const char *says[3];
 };
 
-/* clang-format off: one case, one line */
 static const struct text_case header_cases[] = {
     {S1,
      UP "\":{\"dtype\":\"BF16\"",
@@ -198,8 +197,6 @@ static const struct text_case index_cases[] = {
     {INDEX, "\",\n", "\"\n", {"byte", "comma"}},
     {INDEX, "  }\n}", "  }\n}}", {"byte", "follows the end"}},
 };
-
-/* clang-format on */
 
 static void run(const struct text_case *c, size_t n, bool header)
 {
@@ -361,7 +358,7 @@ static void t_experts(void **state)
         "");
     edit_header(&d, S3, "{\"__metadata__\"",
                 "{\"" X1 "0.w1.weight_packed\":{\"dtype\":\"U8\",\"shape\":[96,32],\"data_"
-                         "offsets\":[944384,947456]},\"__metadata__\"");
+                "offsets\":[944384,947456]},\"__metadata__\"");
     edit_append(&d, S3, zeros, sizeof zeros);
     refused(&d, "expert in two shards", S2,
             (const char *const[3]){"expert 1/0", S3, "not in the shard"});
