@@ -57,10 +57,13 @@ int main(int argc, char **argv)
             num_put_le32(answer.p + 4 * (i + 1), ids.v[i]);
         }
         fwrite(answer.p, 4, ids.n + 1, stdout);
+        if (fflush(stdout)) {
+            return fail("cannot write the answer");
+        }
     }
     tok_ids_free(&ids);
     buf_free(&text);
     buf_free(&answer);
     tok_close(t);
-    return fflush(stdout) ? fail("cannot write the answer") : 0;
+    return 0;
 }
