@@ -5,9 +5,40 @@
 #ifdef KERN_HAVE_AVX2
 #include "kernels/simd.h"
 
-struct v32;
-static inline struct v32 decode_mxfp4(const uint8_t *p, unsigned s);
-static inline struct v32 decode_bf16(const uint8_t *p);
+/* 32 weights as the upper 16 bits of floats, in pairs: even places in the lower half of 32 bits. */
+struct half {
+    __m256i v, w;
+};
+
+/* Two table look-ups give the two bytes of the 32 floats; the low nibbles (even columns) go through
+ * the lower half, the high ones through the upper half. */
+static inline struct half half_mxfp4(const uint8_t *p, unsigned s)
+{
+    const __m256i down = _mm256_setr_epi32(0, 0, 0, 0, 4, 4, 4, 4);
+    const __m128i *table = (const __m128i *)kern_mxfp4_bytes[s];
+    __m256i hi = _mm256_broadcastsi128_si256(_mm_load_si128(table));
+    __m256i lo = _mm256_broadcastsi128_si256(_mm_load_si128(table + 1));
+    __m256i n = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)p));
+    n = _mm256_and_si256(_mm256_srlv_epi32(n, down), _mm256_set1_epi8(15));
+    hi = _mm256_shuffle_epi8(hi, n);
+    lo = _mm256_shuffle_epi8(lo, n);
+    struct half r = {_mm256_unpacklo_epi8(lo, hi), _mm256_unpackhi_epi8(lo, hi)};
+    return r;
+}
+
+static inline struct half half_bf16(const uint8_t *p)
+{
+    struct half r = {_mm256_loadu_si256((const __m256i *)p),
+                     _mm256_loadu_si256((const __m256i *)(p + 32))};
+    return r;
+}
+
+static inline v8 half_part(struct half h, int k)
+{
+    __m256i v = k < 2 ? h.v : h.w;
+    return _mm256_castsi256_ps(k % 2 ? _mm256_and_si256(v, _mm256_set1_epi32((int)0xffff0000u))
+                                     : _mm256_slli_epi32(v, 16));
+}
 
 /* Lanes 0 4 8 12 1 5 9 13 and 2 6 10 14 3 7 11 15, after fold 16: folds 8, 4, 2, 1. */
 static inline float fold_mxfp4(v8 v, v8 w)
@@ -32,39 +63,6 @@ static inline float fold_bf16(v8 v, v8 w)
 }
 
 #include "kernels/matmul_v8.h"
-
-/* Two table look-ups give the two upper bytes of the 32 floats; the low nibbles (even columns) go
- * through the lower half, the high ones through the upper half. */
-INLINE struct v32 decode_mxfp4(const uint8_t *p, unsigned s)
-{
-    const __m256i down = _mm256_setr_epi32(0, 0, 0, 0, 4, 4, 4, 4);
-    const __m256i upper = _mm256_set1_epi32((int)0xffff0000u);
-    const __m128i *table = (const __m128i *)kern_mxfp4_bytes[s];
-    __m256i hi = _mm256_broadcastsi128_si256(_mm_load_si128(table));
-    __m256i lo = _mm256_broadcastsi128_si256(_mm_load_si128(table + 1));
-    __m256i n = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)p));
-    n = _mm256_and_si256(_mm256_srlv_epi32(n, down), _mm256_set1_epi8(15));
-    hi = _mm256_shuffle_epi8(hi, n);
-    lo = _mm256_shuffle_epi8(lo, n);
-    __m256i v = _mm256_unpacklo_epi8(lo, hi), w = _mm256_unpackhi_epi8(lo, hi);
-    struct v32 r = {_mm256_castsi256_ps(_mm256_slli_epi32(v, 16)),
-                    _mm256_castsi256_ps(_mm256_and_si256(v, upper)),
-                    _mm256_castsi256_ps(_mm256_slli_epi32(w, 16)),
-                    _mm256_castsi256_ps(_mm256_and_si256(w, upper))};
-    return r;
-}
-
-INLINE struct v32 decode_bf16(const uint8_t *p)
-{
-    const __m256i upper = _mm256_set1_epi32((int)0xffff0000u);
-    __m256i v = _mm256_loadu_si256((const __m256i *)p);
-    __m256i w = _mm256_loadu_si256((const __m256i *)(p + 32));
-    struct v32 r = {_mm256_castsi256_ps(_mm256_slli_epi32(v, 16)),
-                    _mm256_castsi256_ps(_mm256_and_si256(v, upper)),
-                    _mm256_castsi256_ps(_mm256_slli_epi32(w, 16)),
-                    _mm256_castsi256_ps(_mm256_and_si256(w, upper))};
-    return r;
-}
 
 const struct kern_matmul_ops kern_matmul_avx2 = {scratch_size, prepare, rows};
 #endif

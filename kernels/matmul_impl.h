@@ -41,7 +41,7 @@ static inline float *kern_matmul_y(const struct kern_matmul *m, uint32_t t)
 /* The small-number rule of NUMERICS.md section 1. */
 static inline float kern_matmul_z(float v)
 {
-    return v < 0x1p-62f && v > -0x1p-62f ? 0.0f : v;
+    return __builtin_fabsf(v) < 0x1p-62f ? 0.0f : v;
 }
 
 /* The bytes and 32-blocks of a row of MXFP4. */

@@ -5,9 +5,40 @@
 #ifdef KERN_HAVE_NEON
 #include "kernels/simd.h"
 
-struct v32;
-static inline struct v32 decode_mxfp4(const uint8_t *p, unsigned s);
-static inline struct v32 decode_bf16(const uint8_t *p);
+/* 32 weights as the upper 16 bits of floats, in pairs: even places in the lower half of 32 bits. */
+struct half {
+    uint8x16_t v0, v1, w0, w1;
+};
+
+/* Two table look-ups give the two bytes of the floats of 16 nibbles. */
+static inline struct half half_mxfp4(const uint8_t *p, unsigned s)
+{
+    uint8x16_t hi = vld1q_u8(kern_mxfp4_bytes[s]), lo = vld1q_u8(kern_mxfp4_bytes[s] + 16);
+    uint8x16_t n = vld1q_u8(p);
+    uint8x16_t even = vandq_u8(n, vdupq_n_u8(15)), odd = vshrq_n_u8(n, 4);
+    uint8x16_t eh = vqtbl1q_u8(hi, even), el = vqtbl1q_u8(lo, even);
+    uint8x16_t oh = vqtbl1q_u8(hi, odd), ol = vqtbl1q_u8(lo, odd);
+    struct half r = {vzip1q_u8(el, eh), vzip1q_u8(ol, oh), vzip2q_u8(el, eh), vzip2q_u8(ol, oh)};
+    return r;
+}
+
+static inline struct half half_bf16(const uint8_t *p)
+{
+    struct half r = {vld1q_u8(p), vld1q_u8(p + 16), vld1q_u8(p + 32), vld1q_u8(p + 48)};
+    return r;
+}
+
+static inline float32x4_t four(uint8x16_t v, int odd)
+{
+    uint32x4_t u = vreinterpretq_u32_u8(v);
+    return vreinterpretq_f32_u32(odd ? vandq_u32(u, vdupq_n_u32(0xffff0000u)) : vshlq_n_u32(u, 16));
+}
+
+static inline v8 half_part(struct half h, int k)
+{
+    v8 r = {four(k < 2 ? h.v0 : h.w0, k % 2), four(k < 2 ? h.v1 : h.w1, k % 2)};
+    return r;
+}
 
 /* Lanes 0 4 8 12 1 5 9 13 and 2 6 10 14 3 7 11 15, after fold 16: folds 8, 4, 2, 1. */
 static inline float fold_mxfp4(v8 v, v8 w)
@@ -29,45 +60,6 @@ static inline float fold_bf16(v8 v, v8 w)
 }
 
 #include "kernels/matmul_v8.h"
-
-/* The lower halves of four pairs of 16 bits, as floats. */
-INLINE float32x4_t lower(uint8x16_t v)
-{
-    return vreinterpretq_f32_u32(vshlq_n_u32(vreinterpretq_u32_u8(v), 16));
-}
-
-INLINE float32x4_t upper(uint8x16_t v)
-{
-    return vreinterpretq_f32_u32(vandq_u32(vreinterpretq_u32_u8(v), vdupq_n_u32(0xffff0000u)));
-}
-
-/* Two table look-ups give the two upper bytes of the floats of 16 nibbles. */
-INLINE struct v32 decode_mxfp4(const uint8_t *p, unsigned s)
-{
-    uint8x16_t hi = vld1q_u8(kern_mxfp4_bytes[s]), lo = vld1q_u8(kern_mxfp4_bytes[s] + 16);
-    uint8x16_t n = vld1q_u8(p);
-    uint8x16_t even = vandq_u8(n, vdupq_n_u8(15)), odd = vshrq_n_u8(n, 4);
-    uint8x16_t eh = vqtbl1q_u8(hi, even), el = vqtbl1q_u8(lo, even);
-    uint8x16_t oh = vqtbl1q_u8(hi, odd), ol = vqtbl1q_u8(lo, odd);
-    uint8x16_t e0 = vzip1q_u8(el, eh), e1 = vzip2q_u8(el, eh);
-    uint8x16_t o0 = vzip1q_u8(ol, oh), o1 = vzip2q_u8(ol, oh);
-    struct v32 r = {{lower(e0), lower(o0)},
-                    {upper(e0), upper(o0)},
-                    {lower(e1), lower(o1)},
-                    {upper(e1), upper(o1)}};
-    return r;
-}
-
-INLINE struct v32 decode_bf16(const uint8_t *p)
-{
-    uint8x16_t v0 = vld1q_u8(p), v1 = vld1q_u8(p + 16);
-    uint8x16_t w0 = vld1q_u8(p + 32), w1 = vld1q_u8(p + 48);
-    struct v32 r = {{lower(v0), lower(v1)},
-                    {upper(v0), upper(v1)},
-                    {lower(w0), lower(w1)},
-                    {upper(w0), upper(w1)}};
-    return r;
-}
 
 const struct kern_matmul_ops kern_matmul_neon = {scratch_size, prepare, rows};
 #endif

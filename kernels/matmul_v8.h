@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: MIT
  * matmul_v8.h: the matrix products on eight lanes, compiled once per instruction set.
  *
- * The including file has defined, beside simd.h, decode_mxfp4 and decode_bf16: 32 weights as four
- * v8 in the order below, exact. dot32's 32 accumulators are four v8 whose lanes stand in the order
+ * The including file has defined, beside what simd.h defines:
+ *   struct half: 32 weights as the upper 16 bits of floats; half_mxfp4 and half_bf16 load them,
+ *   half_part gives the k-th v8 of four, in the order below;
+ *   fold_mxfp4, fold_bf16: the folds 8, 4, 2, 1 of two v8 that fold 16 has left.
+ *
+ * dot32's 32 accumulators are four v8 whose lanes stand in the order
  * in which the weights of a type fall out of their decoding; x is brought into the same order once
  * per product (prepare), so nothing is shuffled per weight: MXFP4: 0 4 8 12 1 5 9 13 | 2 6 10 14 3
  * 7 11 15 | 16 more than the first | than the second BF16:  0 2 4 6 8 10 12 14 | 1 3 5 7 9 11 13 15
@@ -14,17 +18,13 @@
 
 #define LANES 32
 #define PAIR 2         /* rows of weights at a time with one row of x */
-#define TILE_ROWS 8    /* rows of weights decoded together for several rows of x */
-#define TILE_BLOCKS 16 /* blocks of a tile: 8 x 16 x 32 floats are 16 KiB */
-#define TILE_TOKENS 16 /* rows of x that share one decoding */
+#define TILE_ROWS 4    /* rows of weights decoded together for several rows of x */
+#define TILE_BLOCKS 8  /* blocks of a tile: 4 x 8 x 32 floats are 4 KiB */
+#define TILE_TOKENS 32 /* rows of x that share one decoding */
 #define INLINE static inline __attribute__((always_inline))
 
-/* Bytes that the weights of one row are read ahead of their use. */
-#define AHEAD 1024
-
-struct v32 {
-    v8 a, b, c, d;
-};
+#define STRIDE 4   /* blocks between two prefetches */
+#define AHEAD 1024 /* bytes that weights are asked for before their use */
 
 /* Where the rows of a matrix lie. */
 struct source {
@@ -59,34 +59,36 @@ INLINE struct source source_of(const struct kern_matmul *m, enum kern_type type)
     return s;
 }
 
-INLINE struct v32 decode(enum kern_type type, const uint8_t *p, const uint8_t *scale)
+/* 32 weights: loaded, then taken eight at a time, so that few registers hold many rows. */
+struct load {
+    struct half h;
+    const uint8_t *p;
+};
+
+INLINE struct load load(enum kern_type type, const uint8_t *p, const uint8_t *scale)
 {
+    struct load w;
     if (type == KERN_MXFP4)
-        return decode_mxfp4(p, *scale);
-    if (type == KERN_BF16)
-        return decode_bf16(p);
-    struct v32 w;
-    if (type == KERN_I8) {
-        const int8_t *q = (const int8_t *)p;
-        w.a = v8_load_i8(q);
-        w.b = v8_load_i8(q + 8);
-        w.c = v8_load_i8(q + 16);
-        w.d = v8_load_i8(q + 24);
-    } else {
-        const float *f = (const float *)(const void *)p;
-        w.a = v8_load(f);
-        w.b = v8_load(f + 8);
-        w.c = v8_load(f + 16);
-        w.d = v8_load(f + 24);
-    }
+        w.h = half_mxfp4(p, *scale);
+    else if (type == KERN_BF16)
+        w.h = half_bf16(p);
+    w.p = p;
     return w;
 }
 
-/* The last n < 32 weights of a row, which end where the memory may end. */
-INLINE struct v32 decode_tail(enum kern_type type, const uint8_t *p, const uint8_t *scale, size_t n)
+INLINE v8 part(enum kern_type type, const struct load *w, int k)
 {
-    uint8_t whole[LANES * 4];
-    memset(whole, 0, sizeof whole);
+    if (type == KERN_MXFP4 || type == KERN_BF16)
+        return half_part(w->h, k);
+    if (type == KERN_I8)
+        return v8_load_i8((const int8_t *)w->p + 8 * k);
+    return v8_load((const float *)(const void *)w->p + 8 * k);
+}
+
+/* The last n < 32 weights of a row, which end where the memory may end, as a whole block. */
+INLINE const uint8_t *tail(enum kern_type type, const uint8_t *p, size_t n, uint8_t *whole)
+{
+    memset(whole, 0, LANES * 4);
     switch (type) {
     case KERN_F32:
         memcpy(whole, p, n * 4);
@@ -101,97 +103,139 @@ INLINE struct v32 decode_tail(enum kern_type type, const uint8_t *p, const uint8
         kern_mxfp4_tail(whole, p, n);
         break;
     }
-    return decode(type, whole, scale);
-}
-
-INLINE struct v32 v32_zero(void)
-{
-    struct v32 r = {v8_zero(), v8_zero(), v8_zero(), v8_zero()};
-    return r;
-}
-
-INLINE struct v32 v32_fma(struct v32 w, const float *x, struct v32 acc)
-{
-    acc.a = v8_fma(w.a, v8_load(x), acc.a);
-    acc.b = v8_fma(w.b, v8_load(x + 8), acc.b);
-    acc.c = v8_fma(w.c, v8_load(x + 16), acc.c);
-    acc.d = v8_fma(w.d, v8_load(x + 24), acc.d);
-    return acc;
+    return whole;
 }
 
 /* The folds 16, 8, 4, 2, 1, and the row's scale of int8. */
-INLINE float finish(const struct kern_matmul *m, enum kern_type type, size_t row, struct v32 acc)
+INLINE float finish(const struct kern_matmul *m, enum kern_type type, size_t row, const v8 *acc)
 {
     float v;
     if (type == KERN_MXFP4)
-        v = fold_mxfp4(v8_add(acc.a, acc.c), v8_add(acc.b, acc.d));
+        v = fold_mxfp4(v8_add(acc[0], acc[2]), v8_add(acc[1], acc[3]));
     else if (type == KERN_BF16)
-        v = fold_bf16(v8_add(acc.a, acc.c), v8_add(acc.b, acc.d));
+        v = fold_bf16(v8_add(acc[0], acc[2]), v8_add(acc[1], acc[3]));
     else
-        v = v32_fold(acc.a, acc.b, acc.c, acc.d);
+        v = v32_fold(acc[0], acc[1], acc[2], acc[3]);
     if (type == KERN_I8)
         v = ((const float *)m->scale)[row] * v;
     return kern_matmul_z(v);
 }
 
-INLINE void prefetch(enum kern_type type, const uint8_t *p, size_t b)
+/* Asks for the 64-byte lines of STRIDE blocks, AHEAD bytes on. A hint: any address is allowed. */
+INLINE void prefetch(const struct source *s, const uint8_t *p)
 {
-    if (type != KERN_MXFP4)
-        __builtin_prefetch(p + AHEAD);
-    else if (b % 4 == 0)
-        __builtin_prefetch(p + AHEAD);
-    if (type == KERN_F32)
-        __builtin_prefetch(p + AHEAD + 64);
+    for (size_t i = 0; i < STRIDE * s->block; i += 64)
+        __builtin_prefetch(p + AHEAD + i);
 }
 
-/* n rows of weights (row[0] .. row[n-1]) times one row of x. */
-INLINE void one_token(const struct kern_matmul *m, enum kern_type type, const float *x, float *y,
-                      const size_t *row, size_t n)
+/* ---- few rows of x: nr rows of weights times nt rows of x, nr * nt <= 3, all in registers ---- */
+
+#define DIRECT 3     /* rows of x at a time */
+#define DIRECT_MAX 6 /* up to here it is faster to decode the weights twice than to store them */
+
+/* One block of it. x rows are xpitch floats apart. */
+INLINE void step(enum kern_type type, const uint8_t *const *p, const uint8_t *const *sc,
+                 const float *x, size_t xpitch, size_t nr, size_t nt, v8 (*acc)[DIRECT][4])
 {
-    struct source s = source_of(m, type);
-    const uint8_t *p[PAIR], *sc[PAIR];
-    struct v32 acc[PAIR];
-    for (size_t i = 0; i < n; i++) {
-        p[i] = s.data + row[i] * s.pitch;
-        sc[i] = s.scale + (type == KERN_MXFP4 ? row[i] * s.scale_pitch : 0);
-        acc[i] = v32_zero();
-    }
-    size_t whole = m->cols / LANES, rest = m->cols % LANES;
-    for (size_t b = 0; b < whole; b++) {
-        for (size_t i = 0; i < n; i++) {
-            prefetch(type, p[i] + b * s.block, b);
-            acc[i] = v32_fma(decode(type, p[i] + b * s.block, sc[i] + b), x + b * LANES, acc[i]);
+    struct load w[PAIR];
+    for (size_t i = 0; i < nr; i++)
+        w[i] = load(type, p[i], sc[i]);
+    for (int k = 0; k < 4; k++) {
+        for (size_t i = 0; i < nr; i++) {
+            v8 wv = part(type, &w[i], k);
+            for (size_t j = 0; j < nt; j++)
+                acc[i][j][k] = v8_fma(wv, v8_load(x + j * xpitch + 8 * k), acc[i][j][k]);
         }
     }
-    if (rest)
-        for (size_t i = 0; i < n; i++)
-            acc[i] = v32_fma(decode_tail(type, p[i] + whole * s.block, sc[i] + whole, rest),
-                             x + whole * LANES, acc[i]);
-    for (size_t i = 0; i < n; i++)
-        y[row[i]] = finish(m, type, row[i], acc[i]);
 }
 
-/* One row of x. The range is read as PAIR streams, far apart: more of the memory's width. */
-INLINE void rows_one(const struct kern_matmul *m, enum kern_type type, const float *x, size_t row0,
-                     size_t row1)
+INLINE void direct(const struct kern_matmul *m, enum kern_type type, const float *x,
+                   const size_t *row, size_t nr, uint32_t t0, size_t nt)
 {
-    float *y = kern_matmul_y(m, 0);
-    size_t step = (row1 - row0) / PAIR;
-    for (size_t r = row0; r < row0 + step; r++) {
-        size_t row[PAIR];
-        for (size_t i = 0; i < PAIR; i++)
-            row[i] = r + i * step;
-        one_token(m, type, x, y, row, PAIR);
+    struct source s = source_of(m, type);
+    size_t xpitch = kern_blocks(m->cols) * LANES;
+    const uint8_t *p[PAIR], *sc[PAIR];
+    v8 acc[PAIR][DIRECT][4];
+    x += t0 * xpitch;
+    for (size_t i = 0; i < nr; i++) {
+        p[i] = s.data + row[i] * s.pitch;
+        sc[i] = type == KERN_MXFP4 ? s.scale + row[i] * s.scale_pitch : s.data;
+        for (size_t j = 0; j < nt; j++)
+            for (int k = 0; k < 4; k++)
+                acc[i][j][k] = v8_zero();
     }
-    for (size_t r = row0 + step * PAIR; r < row1; r++)
-        one_token(m, type, x, y, &r, 1);
+    size_t b = 0, whole = m->cols / LANES, rest = m->cols % LANES;
+#define NEXT                                       \
+    do {                                           \
+        step(type, p, sc, x, xpitch, nr, nt, acc); \
+        x += LANES;                                \
+        for (size_t i = 0; i < nr; i++) {          \
+            p[i] += s.block;                       \
+            sc[i] += type == KERN_MXFP4;           \
+        }                                          \
+    } while (0)
+    for (; b + STRIDE <= whole; b += STRIDE) {
+        for (size_t i = 0; i < nr; i++)
+            prefetch(&s, p[i]);
+        NEXT;
+        NEXT;
+        NEXT;
+        NEXT;
+    }
+    for (; b < whole; b++)
+        NEXT;
+#undef NEXT
+    if (rest) {
+        uint8_t last[PAIR][LANES * 4];
+        for (size_t i = 0; i < nr; i++)
+            p[i] = tail(type, p[i], rest, last[i]);
+        step(type, p, sc, x, xpitch, nr, nt, acc);
+    }
+    for (size_t j = 0; j < nt; j++) {
+        float *y = kern_matmul_y(m, t0 + (uint32_t)j);
+        for (size_t i = 0; i < nr; i++)
+            y[row[i]] = finish(m, type, row[i], acc[i][j]);
+    }
 }
+
+INLINE void rows_direct(const struct kern_matmul *m, enum kern_type type, const float *x,
+                        size_t row0, size_t row1)
+{
+    if (m->T == 1) {
+        /* The range as PAIR streams, far apart: more of the memory's width. */
+        size_t step_rows = (row1 - row0) / PAIR;
+        for (size_t r = row0; r < row0 + step_rows; r++) {
+            size_t row[PAIR];
+            for (size_t i = 0; i < PAIR; i++)
+                row[i] = r + i * step_rows;
+            direct(m, type, x, row, PAIR, 0, 1);
+        }
+        for (size_t r = row0 + step_rows * PAIR; r < row1; r++)
+            direct(m, type, x, &r, 1, 0, 1);
+        return;
+    }
+    for (size_t r = row0; r < row1; r++) {
+        uint32_t t = 0;
+        for (; m->T - t >= 5 || m->T - t == 3; t += 3)
+            direct(m, type, x, &r, 1, t, 3);
+        for (; m->T - t >= 2; t += 2)
+            direct(m, type, x, &r, 1, t, 2);
+    }
+}
+
+/* ---- many rows of x: tiles of weights decoded into L1 ---- */
+
+struct block {
+    float w[TILE_ROWS * TILE_BLOCKS * LANES];
+    float acc[TILE_ROWS * TILE_TOKENS * LANES];
+} __attribute__((aligned(64)));
 
 /* acc[i][j] (32 floats each) += w rows times x rows over n blocks, one v8 of the four at a time. */
 INLINE void tile(const float *w, const float *x, size_t xpitch, float *acc, size_t n, size_t nr,
                  size_t nt)
 {
     for (size_t g = 0; g < LANES; g += 8) {
+        const float *wp = w + g, *xp = x + g;
         v8 s[4][3];
         for (size_t i = 0; i < nr; i++)
             for (size_t j = 0; j < nt; j++)
@@ -199,12 +243,14 @@ INLINE void tile(const float *w, const float *x, size_t xpitch, float *acc, size
         for (size_t b = 0; b < n; b++) {
             v8 xv[3];
             for (size_t j = 0; j < nt; j++)
-                xv[j] = v8_load(x + j * xpitch + b * LANES + g);
+                xv[j] = v8_load(xp + j * xpitch);
             for (size_t i = 0; i < nr; i++) {
-                v8 wv = v8_load(w + (i * TILE_BLOCKS + b) * LANES + g);
+                v8 wv = v8_load(wp + i * TILE_BLOCKS * LANES);
                 for (size_t j = 0; j < nt; j++)
                     s[i][j] = v8_fma(wv, xv[j], s[i][j]);
             }
+            wp += LANES;
+            xp += LANES;
         }
         for (size_t i = 0; i < nr; i++)
             for (size_t j = 0; j < nt; j++)
@@ -212,67 +258,103 @@ INLINE void tile(const float *w, const float *x, size_t xpitch, float *acc, size
     }
 }
 
-INLINE void tile_tokens(const float *w, const float *x, size_t xpitch, float *acc, size_t n,
-                        size_t nr, size_t nt)
+/* Not inlined: the compiler would unfold their loops beyond reason. */
+#define TILE(name, nr, nt)                                                                    \
+    static __attribute__((noinline)) void name(const float *w, const float *x, size_t xpitch, \
+                                               float *acc, size_t n)                          \
+    {                                                                                         \
+        tile(w, x, xpitch, acc, n, nr, nt);                                                   \
+    }
+TILE(tile_4x3, 4, 3)
+TILE(tile_4x2, 4, 2)
+TILE(tile_4x1, 4, 1)
+TILE(tile_1x3, 1, 3)
+TILE(tile_1x1, 1, 1)
+#undef TILE
+
+static void tiles(struct block *k, const float *x, size_t xpitch, size_t n, size_t nr, size_t nt)
 {
-    size_t j = 0;
-    for (; nt - j > 4 || nt - j == 3; j += 3)
-        tile(w, x + j * xpitch, xpitch, acc + j * LANES, n, nr, 3);
-    for (; nt - j >= 2; j += 2)
-        tile(w, x + j * xpitch, xpitch, acc + j * LANES, n, nr, 2);
-    if (nt - j)
-        tile(w, x + j * xpitch, xpitch, acc + j * LANES, n, nr, 1);
+    if (nr == TILE_ROWS) {
+        size_t j = 0;
+        for (; nt - j > 4 || nt - j == 3; j += 3)
+            tile_4x3(k->w, x + j * xpitch, xpitch, k->acc + j * LANES, n);
+        for (; nt - j >= 2; j += 2)
+            tile_4x2(k->w, x + j * xpitch, xpitch, k->acc + j * LANES, n);
+        if (nt - j)
+            tile_4x1(k->w, x + j * xpitch, xpitch, k->acc + j * LANES, n);
+        return;
+    }
+    for (size_t i = 0; i < nr; i++) {
+        const float *w = k->w + i * TILE_BLOCKS * LANES;
+        float *acc = k->acc + i * TILE_TOKENS * LANES;
+        size_t j = 0;
+        for (; nt - j >= 3; j += 3)
+            tile_1x3(w, x + j * xpitch, xpitch, acc + j * LANES, n);
+        for (; j < nt; j++)
+            tile_1x1(w, x + j * xpitch, xpitch, acc + j * LANES, n);
+    }
 }
 
-/* nr rows of weights times nt rows of x from token t0 on. */
-INLINE void block_rows(const struct kern_matmul *m, enum kern_type type, const float *x,
-                       size_t row0, size_t nr, uint32_t t0, size_t nt)
+INLINE void decode_block(enum kern_type type, const uint8_t *p, const uint8_t *sc, float *out)
 {
-    float w[TILE_ROWS * TILE_BLOCKS * LANES] __attribute__((aligned(64)));
-    float acc[TILE_ROWS * TILE_TOKENS * LANES] __attribute__((aligned(64)));
-    struct source s = source_of(m, type);
-    size_t blocks = kern_blocks(m->cols), whole = m->cols / LANES, rest = m->cols % LANES;
-    size_t xpitch = blocks * LANES;
+    struct load l = load(type, p, sc);
+    for (int k = 0; k < 4; k++)
+        v8_store(out + 8 * k, part(type, &l, k));
+}
 
-    for (size_t i = 0; i < nr; i++)
-        memset(acc + i * TILE_TOKENS * LANES, 0, nt * LANES * sizeof *acc);
-    for (size_t b0 = 0; b0 < blocks; b0 += TILE_BLOCKS) {
-        size_t n = blocks - b0 < TILE_BLOCKS ? blocks - b0 : TILE_BLOCKS;
-        for (size_t i = 0; i < nr; i++) {
-            const uint8_t *p = s.data + (row0 + i) * s.pitch + b0 * s.block;
-            const uint8_t *sc = s.scale;
-            if (type == KERN_MXFP4)
-                sc += (row0 + i) * s.scale_pitch + b0;
-            for (size_t b = 0; b < n; b++) {
-                float *out = w + (i * TILE_BLOCKS + b) * LANES;
-                struct v32 d;
-                if (b0 + b < whole) {
-                    prefetch(type, p + b * s.block, b);
-                    d = decode(type, p + b * s.block, sc + b);
-                } else {
-                    d = decode_tail(type, p + b * s.block, sc + b, rest);
-                }
-                v8_store(out, d.a);
-                v8_store(out + 8, d.b);
-                v8_store(out + 16, d.c);
-                v8_store(out + 24, d.d);
-            }
+/* Blocks b0 .. b0+n-1 of nr rows of weights. */
+INLINE void decode(const struct kern_matmul *m, enum kern_type type, float *w, size_t row0,
+                   size_t nr, size_t b0, size_t n)
+{
+    struct source s = source_of(m, type);
+    size_t whole = m->cols / LANES - b0;
+    whole = whole < n ? whole : n;
+    for (size_t i = 0; i < nr; i++) {
+        const uint8_t *p = s.data + (row0 + i) * s.pitch + b0 * s.block;
+        const uint8_t *sc = type == KERN_MXFP4 ? s.scale + (row0 + i) * s.scale_pitch + b0 : s.data;
+        float *out = w + i * TILE_BLOCKS * LANES;
+        for (size_t b = 0; b < whole; b += STRIDE)
+            prefetch(&s, p + b * s.block);
+        for (size_t b = 0; b < whole; b++)
+            decode_block(type, p + b * s.block, sc + (type == KERN_MXFP4 ? b : 0), out + b * LANES);
+        if (whole < n) {
+            uint8_t last[LANES * 4];
+            decode_block(type, tail(type, p + whole * s.block, m->cols % LANES, last),
+                         sc + (type == KERN_MXFP4 ? whole : 0), out + whole * LANES);
         }
-        const float *xb = x + t0 * xpitch + b0 * LANES;
-        size_t i = 0;
-        for (; i + 4 <= nr; i += 4)
-            tile_tokens(w + i * TILE_BLOCKS * LANES, xb, xpitch, acc + i * TILE_TOKENS * LANES, n,
-                        4, nt);
-        for (; i < nr; i++)
-            tile_tokens(w + i * TILE_BLOCKS * LANES, xb, xpitch, acc + i * TILE_TOKENS * LANES, n,
-                        1, nt);
     }
+}
+
+static void store(const struct kern_matmul *m, const float *acc, size_t row0, size_t nr,
+                  uint32_t t0, size_t nt)
+{
     for (size_t j = 0; j < nt; j++) {
         float *y = kern_matmul_y(m, t0 + (uint32_t)j);
         for (size_t i = 0; i < nr; i++) {
             const float *a = acc + (i * TILE_TOKENS + j) * LANES;
-            struct v32 v = {v8_load(a), v8_load(a + 8), v8_load(a + 16), v8_load(a + 24)};
-            y[row0 + i] = finish(m, type, row0 + i, v);
+            v8 v[4] = {v8_load(a), v8_load(a + 8), v8_load(a + 16), v8_load(a + 24)};
+            y[row0 + i] = finish(m, m->type, row0 + i, v);
+        }
+    }
+}
+
+INLINE void rows_tiled(const struct kern_matmul *m, enum kern_type type, const float *x,
+                       size_t row0, size_t row1)
+{
+    struct block k;
+    size_t blocks = kern_blocks(m->cols), xpitch = blocks * LANES;
+    for (size_t r = row0; r < row1; r += TILE_ROWS) {
+        size_t nr = row1 - r < TILE_ROWS ? row1 - r : TILE_ROWS;
+        for (uint32_t t = 0; t < m->T; t += TILE_TOKENS) {
+            size_t nt = m->T - t < TILE_TOKENS ? m->T - t : TILE_TOKENS;
+            for (size_t i = 0; i < nr; i++)
+                memset(k.acc + i * TILE_TOKENS * LANES, 0, nt * LANES * sizeof *k.acc);
+            for (size_t b = 0; b < blocks; b += TILE_BLOCKS) {
+                size_t n = blocks - b < TILE_BLOCKS ? blocks - b : TILE_BLOCKS;
+                decode(m, type, k.w, r, nr, b, n);
+                tiles(&k, x + t * xpitch + b * LANES, xpitch, n, nr, nt);
+            }
+            store(m, k.acc, r, nr, t, nt);
         }
     }
 }
@@ -280,17 +362,10 @@ INLINE void block_rows(const struct kern_matmul *m, enum kern_type type, const f
 INLINE void rows_type(const struct kern_matmul *m, enum kern_type type, const float *x, size_t row0,
                       size_t row1)
 {
-    if (m->T == 1) {
-        rows_one(m, type, x, row0, row1);
-        return;
-    }
-    for (size_t r = row0; r < row1; r += TILE_ROWS) {
-        size_t nr = row1 - r < TILE_ROWS ? row1 - r : TILE_ROWS;
-        for (uint32_t t = 0; t < m->T; t += TILE_TOKENS) {
-            size_t nt = m->T - t < TILE_TOKENS ? m->T - t : TILE_TOKENS;
-            block_rows(m, type, x, r, nr, t, nt);
-        }
-    }
+    if (m->T <= DIRECT_MAX)
+        rows_direct(m, type, x, row0, row1);
+    else
+        rows_tiled(m, type, x, row0, row1);
 }
 
 /* One function per type, so that the compiler unfolds each for itself. */
