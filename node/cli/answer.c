@@ -9,7 +9,7 @@
 #define TEXT_MAX ((size_t)256 << 20)
 
 struct stream {
-    struct session *s;
+    struct cli_session *s;
     const struct answer_opts *o;
     struct answer *a;
     struct parse *parse;
@@ -102,7 +102,7 @@ static int raw_token(struct stream *t, uint32_t id)
 static int on_token(void *ctx, uint32_t id)
 {
     struct stream *t = ctx;
-    session_phase(t->s, PHASE_DECODE, ++t->tokens, t->o->gen.max_new);
+    cli_session_phase(t->s, PHASE_DECODE, ++t->tokens, t->o->gen.max_new);
     int r = t->parse ? parse_feed(t->parse, &id, 1, &t->err) : raw_token(t, id);
     if (r && !t->code) {
         t->code = r;
@@ -113,7 +113,7 @@ static int on_token(void *ctx, uint32_t id)
 static void on_prefill(void *ctx, size_t done, size_t total)
 {
     struct stream *t = ctx;
-    session_phase(t->s, PHASE_PREFILL, done, total);
+    cli_session_phase(t->s, PHASE_PREFILL, done, total);
 }
 
 /* What is held back, marks and the last line end. */
@@ -148,7 +148,7 @@ static int finish(struct stream *t, struct err *e)
     return t->code;
 }
 
-int answer_run(struct session *s, const struct answer_opts *o, struct answer *a, struct err *e)
+int answer_run(struct cli_session *s, const struct answer_opts *o, struct answer *a, struct err *e)
 {
     struct stream t = {.s = s, .o = o, .a = a, .tty = isatty(STDOUT_FILENO)};
     memset(a, 0, sizeof *a);
@@ -164,14 +164,14 @@ int answer_run(struct session *s, const struct answer_opts *o, struct answer *a,
     g.prompt = o->prompt->v;
     g.n_prompt = o->prompt->n;
     if (!o->ignore_eos) {
-        g.n_stop = session_stops(s, stops);
+        g.n_stop = cli_session_stops(s, stops);
         g.stop = stops;
     }
     g.on_token = on_token;
     g.on_prefill = on_prefill;
     g.ctx = &t;
     int r = generate(s->f, s->m, &g, &a->gen, e);
-    session_phase(s, PHASE_QUIET, 0, 0);
+    cli_session_phase(s, PHASE_QUIET, 0, 0);
     struct err fe = {0};
     int rf = finish(&t, &fe);
     parse_close(t.parse);

@@ -16,7 +16,7 @@ struct answer_opts {
     bool chat;                /* the answer has channels: parse it */
     bool thinking;            /* it begins inside `think` */
     bool stream;              /* write text to stdout as it comes */
-    struct generate_opts gen; /* all but prompt, hooks and stop ids that session_stops gives */
+    struct generate_opts gen; /* all but prompt, hooks and stop ids that cli_session_stops gives */
     bool ignore_eos;
 };
 
@@ -29,7 +29,7 @@ struct answer {
 };
 
 /* Fill *a (free with answer_free, also after an error). ERR_CANCELLED after a signal. */
-int answer_run(struct session *s, const struct answer_opts *o, struct answer *a, struct err *e);
+int answer_run(struct cli_session *s, const struct answer_opts *o, struct answer *a, struct err *e);
 void answer_free(struct answer *a);
 
 #endif

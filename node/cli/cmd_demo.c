@@ -48,11 +48,11 @@ static int ask(struct demo *d, struct round *r, struct err *e)
 {
     struct model_opts mo = {.model = demo_server_url(d->server), .cache = d->cache.p};
     struct demo_server_stats before, after;
-    struct session s;
+    struct cli_session s;
     struct tok_ids ids = {0};
     struct chat_prompt p;
     demo_server_get_stats(d->server, &before);
-    int rc = session_open(&s, d->c, &mo, &d->o->compute, SESSION_INFER, e);
+    int rc = cli_session_open(&s, d->c, &mo, &d->o->compute, SESSION_INFER, e);
     if (rc) {
         return rc;
     }
@@ -70,10 +70,10 @@ static int ask(struct demo *d, struct round *r, struct err *e)
     }
     if (!rc) {
         store_get_stats(s.st, &r->store);
-        r->stats = session_stats_json(&s, &r->store);
+        r->stats = cli_session_stats_json(&s, &r->store);
     }
     tok_ids_free(&ids);
-    session_close(&s);
+    cli_session_close(&s);
     demo_server_get_stats(d->server, &after);
     r->served = after.bytes - before.bytes;
     return rc;

@@ -157,11 +157,11 @@ static void exam_demo(struct exam *x)
 static void exam_model(struct exam *x, const struct model_opts *o)
 {
     struct err e = {0};
-    struct session s;
+    struct cli_session s;
     char a[CLI_NUM], b[CLI_NUM];
     struct cli quiet = *x->c;
     quiet.quiet = true;
-    if (session_open(&s, &quiet, o, NULL, SESSION_STORE, &e)) {
+    if (cli_session_open(&s, &quiet, o, NULL, SESSION_STORE, &e)) {
         say(x, BAD, "model", "%s", e.msg);
         return;
     }
@@ -179,7 +179,7 @@ static void exam_model(struct exam *x, const struct model_opts *o)
         cli_bytes(model_expert_bytes(s.m), b), (unsigned long long)have,
         (unsigned long long)experts);
     say(x, GOOD, "tokenizer", "%u ids", tok_vocab(s.tok));
-    session_close(&s);
+    cli_session_close(&s);
 }
 
 static int run(struct cli *c, const void *opts, int argc, char **argv)

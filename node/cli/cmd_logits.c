@@ -40,7 +40,7 @@ static const struct opt_group groups[] = {
 #define CHUNK_BYTES ((size_t)64 << 20) /* logits held in memory at a time */
 
 /* All rows to fd, little-endian. */
-static int write_rows(struct session *s, const struct tok_ids *ids, int fd, const char *name,
+static int write_rows(struct cli_session *s, const struct tok_ids *ids, int fd, const char *name,
                       struct err *e)
 {
     size_t vocab = model_config(s->m)->vocab, chunk = CHUNK_BYTES / (vocab * 4);
@@ -53,7 +53,7 @@ static int write_rows(struct session *s, const struct tok_ids *ids, int fd, cons
                                     : err_set(e, ERR_NOMEM, "no memory for the logits");
     for (size_t at = 0; at < ids->n && !r; at += chunk) {
         size_t n = ids->n - at < chunk ? ids->n - at : chunk;
-        session_phase(s, PHASE_PREFILL, at, ids->n);
+        cli_session_phase(s, PHASE_PREFILL, at, ids->n);
         for (size_t i = 0; i < n; i++) {
             rows[i] = (struct infer_row){st, ids->v[at + i], true};
         }
@@ -65,7 +65,7 @@ static int write_rows(struct session *s, const struct tok_ids *ids, int fd, cons
         }
         r = r ? r : file_pwrite(fd, name, bytes, n * vocab * 4, (uint64_t)at * vocab * 4, e);
     }
-    session_phase(s, PHASE_QUIET, 0, 0);
+    cli_session_phase(s, PHASE_QUIET, 0, 0);
     infer_state_free(st);
     free(logits);
     free(rows);
@@ -73,7 +73,8 @@ static int write_rows(struct session *s, const struct tok_ids *ids, int fd, cons
     return r;
 }
 
-static int write_file(struct session *s, const struct tok_ids *ids, const char *out, struct err *e)
+static int write_file(struct cli_session *s, const struct tok_ids *ids, const char *out,
+                      struct err *e)
 {
     char tmp[4096];
     int k = snprintf(tmp, sizeof tmp, "%s.partial", out);
@@ -102,7 +103,7 @@ static int run(struct cli *c, const void *opts, int argc, char **argv)
     const struct logits_opts *o = opts;
     struct err e = {0};
     struct tok_ids ids = {0};
-    struct session s;
+    struct cli_session s;
     if (!o->out) {
         return cli_usage(c, "--out is missing: name the file for the logits");
     }
@@ -110,11 +111,11 @@ static int run(struct cli *c, const void *opts, int argc, char **argv)
         return cli_usage(c,
                          o->ids ? "give only one of --ids and --prompt" : "give --ids or --prompt");
     }
-    if (o->ids && session_parse_ids(o->ids, &ids, &e)) {
+    if (o->ids && cli_session_parse_ids(o->ids, &ids, &e)) {
         tok_ids_free(&ids);
         return cli_usage(c, "%s", e.msg);
     }
-    if (session_open(&s, c, &o->model, &o->compute, SESSION_INFER, &e)) {
+    if (cli_session_open(&s, c, &o->model, &o->compute, SESSION_INFER, &e)) {
         tok_ids_free(&ids);
         return cli_fail(c, &e);
     }
@@ -126,7 +127,7 @@ static int run(struct cli *c, const void *opts, int argc, char **argv)
             r = err_set(&e, ERR_ARG, "the prompt is empty");
         }
     }
-    r = r ? r : session_check_ids(&s, &ids, &e);
+    r = r ? r : cli_session_check_ids(&s, &ids, &e);
     r = r ? r : write_file(&s, &ids, o->out, &e);
     int status;
     uint32_t vocab = model_config(s.m)->vocab;
@@ -139,13 +140,13 @@ static int run(struct cli *c, const void *opts, int argc, char **argv)
             cli_json(c, json_pack("{s:s, s:I, s:I, s:I, s:f, s:o}", "file", o->out, "positions",
                                   (json_int_t)ids.n, "vocab", (json_int_t)vocab, "bytes",
                                   (json_int_t)((uint64_t)ids.n * vocab * 4), "compute_s",
-                                  clock_s() - t, "stats", session_stats_json(&s, &v)));
+                                  clock_s() - t, "stats", cli_session_stats_json(&s, &v)));
     } else {
         cli_note(c, "%zu rows of %u numbers in %s", ids.n, vocab, o->out);
         status = CLI_OK;
     }
     tok_ids_free(&ids);
-    session_close(&s);
+    cli_session_close(&s);
     return status;
 }
 

@@ -100,10 +100,11 @@ static int check_usage(const struct run_opts *o, struct tok_ids *ids, struct err
         return err_set(e, ERR_ARG, "--special goes with --prompt");
     }
     int r = think_of(o, &think, e);
-    return !r && o->ids ? session_parse_ids(o->ids, ids, e) : r;
+    return !r && o->ids ? cli_session_parse_ids(o->ids, ids, e) : r;
 }
 
-static int make_prompt(struct session *s, const struct run_opts *o, struct prompt *p, struct err *e)
+static int make_prompt(struct cli_session *s, const struct run_opts *o, struct prompt *p,
+                       struct err *e)
 {
     int r = 0;
     if (o->prompt) {
@@ -123,7 +124,7 @@ static int make_prompt(struct session *s, const struct run_opts *o, struct promp
     if (!r && !p->ids.n) {
         r = err_set(e, ERR_ARG, "the prompt is empty: there is nothing to continue");
     }
-    return r ? r : session_check_ids(s, &p->ids, e);
+    return r ? r : cli_session_check_ids(s, &p->ids, e);
 }
 
 /* ---- the result ---- */
@@ -151,11 +152,11 @@ static json_t *calls_json(const struct parse_answer *p)
     return a;
 }
 
-static int print_json(struct session *s, const struct prompt *p, const struct answer *a)
+static int print_json(struct cli_session *s, const struct prompt *p, const struct answer *a)
 {
     struct store_stats v;
     store_get_stats(s->st, &v);
-    json_t *stats = session_stats_json(s, &v);
+    json_t *stats = cli_session_stats_json(s, &v);
     json_t *out = json_object();
     if (stats) {
         json_object_set_new(stats, "prefill_s", json_real(a->gen.prefill_s));
@@ -189,7 +190,7 @@ static int print_json(struct session *s, const struct prompt *p, const struct an
     return cli_json(s->c, out);
 }
 
-static void say_result(struct session *s, const struct prompt *p, const struct answer *a)
+static void say_result(struct cli_session *s, const struct prompt *p, const struct answer *a)
 {
     struct store_stats v;
     char b1[CLI_NUM], b2[CLI_NUM], d1[CLI_NUM], d2[CLI_NUM];
@@ -216,7 +217,7 @@ static int reload_place(char dir[64], char path[80], struct err *e)
     return 0;
 }
 
-static int run_answer(struct session *s, const struct run_opts *o, const struct prompt *p,
+static int run_answer(struct cli_session *s, const struct run_opts *o, const struct prompt *p,
                       struct answer *a, struct err *e)
 {
     char dir[64] = "", path[80];
@@ -254,13 +255,13 @@ static int run(struct cli *c, const void *opts, int argc, char **argv)
     const struct run_opts *o = opts;
     struct err e = {0};
     struct prompt p = {.chat = false};
-    struct session s;
+    struct cli_session s;
     struct answer a;
     if (check_usage(o, &p.ids, &e)) {
         tok_ids_free(&p.ids);
         return cli_usage(c, "%s", e.msg);
     }
-    if (session_open(&s, c, &o->model, &o->compute, SESSION_INFER, &e)) {
+    if (cli_session_open(&s, c, &o->model, &o->compute, SESSION_INFER, &e)) {
         tok_ids_free(&p.ids);
         return cli_fail(c, &e);
     }
@@ -279,7 +280,7 @@ static int run(struct cli *c, const void *opts, int argc, char **argv)
         status = cli_fail(c, &e);
     }
     tok_ids_free(&p.ids);
-    session_close(&s);
+    cli_session_close(&s);
     return status;
 }
 

@@ -90,7 +90,7 @@ static int run_tokenize(struct cli *c, const void *opts, int argc, char **argv)
 {
     const struct text_opts *o = opts;
     struct err e = {0};
-    struct session s;
+    struct cli_session s;
     struct tok_ids ids = {0};
     struct buf text;
     if (argc && o->file) {
@@ -104,10 +104,10 @@ static int run_tokenize(struct cli *c, const void *opts, int argc, char **argv)
         r = read_input(o->file ? o->file : "-", &text, &e);
     }
     if (!r) {
-        r = session_open(&s, c, &o->model, NULL, SESSION_TEXT, &e);
+        r = cli_session_open(&s, c, &o->model, NULL, SESSION_TEXT, &e);
         if (!r) {
             r = tok_encode(s.tok, text.p, text.n, o->special, &ids, &e);
-            session_close(&s);
+            cli_session_close(&s);
         }
     }
     buf_free(&text);
@@ -137,11 +137,11 @@ const struct command cmd_tokenize = {
 static int render_ids(struct cli *c, const struct text_opts *o, const struct chat_prompt *p,
                       struct tok_ids *ids, struct err *e)
 {
-    struct session s;
-    int r = session_open(&s, c, &o->model, NULL, SESSION_TEXT, e);
+    struct cli_session s;
+    int r = cli_session_open(&s, c, &o->model, NULL, SESSION_TEXT, e);
     if (!r) {
         r = chat_prompt_ids(p, s.tok, ids, e);
-        session_close(&s);
+        cli_session_close(&s);
     }
     return r;
 }

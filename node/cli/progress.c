@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-void session_phase(struct session *s, enum phase p, uint64_t done, uint64_t total)
+void cli_session_phase(struct cli_session *s, enum phase p, uint64_t done, uint64_t total)
 {
     pthread_mutex_lock(&s->lock);
     if (p != s->phase) {
@@ -23,9 +23,9 @@ void session_phase(struct session *s, enum phase p, uint64_t done, uint64_t tota
     }
 }
 
-int session_progress(void *ctx, const struct infer_progress *p)
+int cli_session_progress(void *ctx, const struct infer_progress *p)
 {
-    struct session *s = ctx;
+    struct cli_session *s = ctx;
     pthread_mutex_lock(&s->lock);
     s->layer = *p;
     pthread_mutex_unlock(&s->lock);
@@ -66,7 +66,7 @@ static void compose_spine(double t, uint64_t read, uint64_t total, const char *t
              rate > 0 ? cli_duration(eta, left) : "unknown time", tail);
 }
 
-static void compose_prefill(const struct session *s, double t, const char *tail, char *line,
+static void compose_prefill(const struct cli_session *s, double t, const char *tail, char *line,
                             size_t n)
 {
     char left[CLI_NUM];
@@ -81,7 +81,7 @@ static void compose_prefill(const struct session *s, double t, const char *tail,
              guess ? cli_duration(t * (1 - share) / share, left) : "unknown time", tail);
 }
 
-static void compose_decode(const struct session *s, double t, const char *tail, char *line,
+static void compose_decode(const struct cli_session *s, double t, const char *tail, char *line,
                            size_t n)
 {
     double rate = t > 0 ? (double)s->done / t : 0;
@@ -96,9 +96,9 @@ static void compose_decode(const struct session *s, double t, const char *tail, 
     }
 }
 
-void session_compose(void *ctx, char *line, size_t n)
+void cli_session_compose(void *ctx, char *line, size_t n)
 {
-    struct session *s = ctx;
+    struct cli_session *s = ctx;
     char tail[160] = "", took[CLI_NUM];
     struct store_stats v = {0};
     pthread_mutex_lock(&s->lock);

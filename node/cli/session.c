@@ -63,7 +63,7 @@ static bool is_url(const char *s)
 
 /* ---- where model and cache lie ---- */
 
-static int find_source(struct session *s, const struct model_opts *o, struct err *e)
+static int find_source(struct cli_session *s, const struct model_opts *o, struct err *e)
 {
     struct stat sb;
     if (!o->model) {
@@ -90,7 +90,7 @@ static int find_source(struct session *s, const struct model_opts *o, struct err
     return 0;
 }
 
-static int find_cache(struct session *s, const struct model_opts *o, struct err *e)
+static int find_cache(struct cli_session *s, const struct model_opts *o, struct err *e)
 {
     s->cache = o->cache;
     if (s->cache || !is_url(s->source)) {
@@ -118,7 +118,7 @@ static const char *origin_token(const char *source)
 
 /* ---- tokenizer ---- */
 
-static int read_model_file(struct session *s, const char *name, struct buf *out, struct err *e)
+static int read_model_file(struct cli_session *s, const char *name, struct buf *out, struct err *e)
 {
     if (s->st) {
         return store_read_file(s->st, name, out, e);
@@ -131,7 +131,7 @@ static int read_model_file(struct session *s, const char *name, struct buf *out,
     return r;
 }
 
-static int open_tok(struct session *s, struct err *e)
+static int open_tok(struct cli_session *s, struct err *e)
 {
     struct buf ranks, config;
     buf_init(&ranks, TOK_MAX_FILE);
@@ -155,11 +155,11 @@ static int open_tok(struct session *s, struct err *e)
 
 static void on_log(void *ctx, const char *line)
 {
-    struct session *s = ctx;
+    struct cli_session *s = ctx;
     live_log(s->live, line);
 }
 
-static int open_backend(struct session *s, const struct compute_opts *k, struct err *e)
+static int open_backend(struct cli_session *s, const struct compute_opts *k, struct err *e)
 {
     struct kern_cpu_opts ko = {.isa = k->isa.set ? (enum kern_isa)k->isa.v : KERN_ISA_AUTO,
                                .threads = (unsigned)k->threads.v,
@@ -173,8 +173,8 @@ static int open_backend(struct session *s, const struct compute_opts *k, struct 
     return r ? err_set(e, ERR_NOMEM, "cannot start the workers of the CPU backend") : 0;
 }
 
-static int open_store(struct session *s, const struct model_opts *o, const struct compute_opts *k,
-                      struct err *e)
+static int open_store(struct cli_session *s, const struct model_opts *o,
+                      const struct compute_opts *k, struct err *e)
 {
     struct store_opts so = {.model = s->source,
                             .cache_dir = s->cache,
@@ -198,17 +198,17 @@ static int open_store(struct session *s, const struct model_opts *o, const struc
     return 0;
 }
 
-static int open_infer(struct session *s, const struct compute_opts *k, struct err *e)
+static int open_infer(struct cli_session *s, const struct compute_opts *k, struct err *e)
 {
     struct infer_opts io = {.st = s->st,
                             .be = s->be,
                             .spine_budget = s->plan.spine_budget,
-                            .progress = session_progress,
+                            .progress = cli_session_progress,
                             .progress_ctx = s};
     store_set_admit(s->st, infer_admit, (void *)(uintptr_t)s->m);
     uint64_t resident =
         s->plan.spine_budget < s->plan.spine_bytes ? s->plan.spine_budget : s->plan.spine_bytes;
-    session_phase(s, PHASE_SPINE, 0, resident);
+    cli_session_phase(s, PHASE_SPINE, 0, resident);
     int r = infer_open(&io, &s->f, e);
     if (r) {
         return r;
@@ -220,7 +220,7 @@ static int open_infer(struct session *s, const struct compute_opts *k, struct er
 
 /* ---- the plan on the screen ---- */
 
-__attribute__((format(printf, 2, 3))) static void note(struct session *s, const char *fmt, ...)
+__attribute__((format(printf, 2, 3))) static void note(struct cli_session *s, const char *fmt, ...)
 {
     char line[1000];
     va_list ap;
@@ -230,7 +230,7 @@ __attribute__((format(printf, 2, 3))) static void note(struct session *s, const 
     live_log(s->live, line);
 }
 
-static void say_plan(struct session *s)
+static void say_plan(struct cli_session *s)
 {
     const struct plan *p = &s->plan;
     const struct model_config *c = model_config(s->m);
@@ -255,7 +255,7 @@ static void say_plan(struct session *s)
 }
 
 /* What has to come from the origin before or during the first tokens. */
-static void say_cache(struct session *s)
+static void say_cache(struct cli_session *s)
 {
     uint64_t spine = 0, experts = 0, have = 0;
     char a[CLI_NUM], b[CLI_NUM];
@@ -286,8 +286,8 @@ static void say_cache(struct session *s)
 
 /* ---- open, close ---- */
 
-int session_open(struct session *s, struct cli *c, const struct model_opts *o,
-                 const struct compute_opts *k, enum session_depth depth, struct err *e)
+int cli_session_open(struct cli_session *s, struct cli *c, const struct model_opts *o,
+                     const struct compute_opts *k, enum cli_session_depth depth, struct err *e)
 {
     memset(s, 0, sizeof *s);
     s->c = c;
@@ -302,7 +302,7 @@ int session_open(struct session *s, struct cli *c, const struct model_opts *o,
     r = r ? r : find_cache(s, o, e);
     if (!r) {
         s->phase = PHASE_OPEN;
-        r = live_start(c->quiet, session_compose, s, &s->live, e);
+        r = live_start(c->quiet, cli_session_compose, s, &s->live, e);
     }
     /* A folder's tokenizer can be read without the rest of the model. */
     bool store = depth > SESSION_TEXT || is_url(s->source ? s->source : "");
@@ -315,7 +315,7 @@ int session_open(struct session *s, struct cli *c, const struct model_opts *o,
     if (!r && depth == SESSION_INFER) {
         plan_make(&s->plan, s->m, k, plat_memory());
         store_set_ram_budget(s->st, s->plan.ram_budget);
-        session_phase(s, PHASE_QUIET, 0, 0);
+        cli_session_phase(s, PHASE_QUIET, 0, 0);
         if (!c->brief) {
             say_plan(s);
             say_cache(s);
@@ -327,19 +327,19 @@ int session_open(struct session *s, struct cli *c, const struct model_opts *o,
     }
     if (!r && depth == SESSION_INFER && !c->brief) {
         char a[CLI_NUM], b[CLI_NUM];
-        session_phase(s, PHASE_QUIET, 0, 0);
+        cli_session_phase(s, PHASE_QUIET, 0, 0);
         note(s, "state   %s for each conversation and %s more for each token",
              cli_bytes(s->plan.state_fixed, a), cli_bytes(s->plan.state_per_token, b));
     }
     if (r) {
-        session_close(s);
+        cli_session_close(s);
         return r;
     }
-    session_phase(s, PHASE_QUIET, 0, 0);
+    cli_session_phase(s, PHASE_QUIET, 0, 0);
     return 0;
 }
 
-void session_close(struct session *s)
+void cli_session_close(struct cli_session *s)
 {
     infer_close(s->f);
     tok_close(s->tok);
@@ -358,7 +358,7 @@ void session_close(struct session *s)
 
 /* ---- small helpers of the commands ---- */
 
-size_t session_stops(const struct session *s, uint32_t out[SESSION_STOPS])
+size_t cli_session_stops(const struct cli_session *s, uint32_t out[SESSION_STOPS])
 {
     static const char *const names[] = {"[EOS]", "<|end_of_msg|>"};
     size_t n = 0;
@@ -372,7 +372,7 @@ size_t session_stops(const struct session *s, uint32_t out[SESSION_STOPS])
     return n;
 }
 
-json_t *session_stats_json(const struct session *s, const struct store_stats *v)
+json_t *cli_session_stats_json(const struct cli_session *s, const struct store_stats *v)
 {
     return json_pack(
         "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:I}", "origin_bytes",
@@ -385,7 +385,7 @@ json_t *session_stats_json(const struct session *s, const struct store_stats *v)
         (double)v->wait_ns * 1e-9, "peak_rss", (json_int_t)plat_peak_rss());
 }
 
-int session_parse_ids(const char *s, struct tok_ids *out, struct err *e)
+int cli_session_parse_ids(const char *s, struct tok_ids *out, struct err *e)
 {
     const char *p = s;
     for (;;) {
@@ -410,7 +410,7 @@ int session_parse_ids(const char *s, struct tok_ids *out, struct err *e)
     }
 }
 
-int session_check_ids(const struct session *s, const struct tok_ids *l, struct err *e)
+int cli_session_check_ids(const struct cli_session *s, const struct tok_ids *l, struct err *e)
 {
     uint32_t vocab = model_config(s->m)->vocab;
     for (size_t i = 0; i < l->n; i++) {

@@ -57,7 +57,7 @@ json_t *plan_json(const struct plan *p);
 
 enum phase { PHASE_IDLE, PHASE_OPEN, PHASE_SPINE, PHASE_PREFILL, PHASE_DECODE, PHASE_QUIET };
 
-struct session {
+struct cli_session {
     struct cli *c;
     const char *source; /* the folder or URL in use */
     bool demo;          /* it is the demo model, since no --model was given */
@@ -81,7 +81,7 @@ struct session {
 };
 
 /* What a command needs, in growing order. */
-enum session_depth {
+enum cli_session_depth {
     SESSION_TEXT,  /* tok only; a folder needs just its tokenizer files */
     SESSION_STORE, /* st, m and tok */
     SESSION_INFER  /* all */
@@ -89,24 +89,24 @@ enum session_depth {
 
 /* Fill *s. `o` and `k` (k may be NULL for less than SESSION_INFER) must outlive it. Prints the plan
  * with SESSION_INFER. On failure everything is closed again and e says why. */
-int session_open(struct session *s, struct cli *c, const struct model_opts *o,
-                 const struct compute_opts *k, enum session_depth depth, struct err *e);
-void session_close(struct session *s);
+int cli_session_open(struct cli_session *s, struct cli *c, const struct model_opts *o,
+                     const struct compute_opts *k, enum cli_session_depth depth, struct err *e);
+void cli_session_close(struct cli_session *s);
 /* Say what the worker is doing now (progress.c); total may be 0. */
-void session_phase(struct session *s, enum phase p, uint64_t done, uint64_t total);
+void cli_session_phase(struct cli_session *s, enum phase p, uint64_t done, uint64_t total);
 /* The compose function of the live line, and the progress hook of infer. */
-void session_compose(void *ctx, char *line, size_t n);
-int session_progress(void *ctx, const struct infer_progress *p);
+void cli_session_compose(void *ctx, char *line, size_t n);
+int cli_session_progress(void *ctx, const struct infer_progress *p);
 
 /* The ids that end an answer: the config's, [EOS] and <|end_of_msg|>. At most SESSION_STOPS. */
 #define SESSION_STOPS 4
-size_t session_stops(const struct session *s, uint32_t out[SESSION_STOPS]);
+size_t cli_session_stops(const struct cli_session *s, uint32_t out[SESSION_STOPS]);
 /* The state of the tiers as JSON: the `stats` of a run without its times. */
-json_t *session_stats_json(const struct session *s, const struct store_stats *v);
+json_t *cli_session_stats_json(const struct cli_session *s, const struct store_stats *v);
 
 /* "1,2,3" to ids; ERR_ARG quotes the offender. Blanks around numbers are fine. */
-int session_parse_ids(const char *s, struct tok_ids *out, struct err *e);
+int cli_session_parse_ids(const char *s, struct tok_ids *out, struct err *e);
 /* Every id below the vocabulary size, or an error that names the first that is not. */
-int session_check_ids(const struct session *s, const struct tok_ids *l, struct err *e);
+int cli_session_check_ids(const struct cli_session *s, const struct tok_ids *l, struct err *e);
 
 #endif

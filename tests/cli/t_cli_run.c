@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: MIT
+ * t_cli_run.c: `shoal run` and `shoal logits` on the demo model, against the reference. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "proto/base/file.h"
+#include "proto/base/num.h"
+#include "spawn.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MODEL SHOAL_SOURCE_DIR "/node/demo/model"
+#define FIXTURES SHOAL_TEST_DIR "/fixtures/demo"
+#define VOCAB 3072
+/* The reference's own spread between two machines is 2.5e-5, at logits up to 50. */
+#define TOLERANCE 1e-3
+
+static json_t *doc;
+
+static const json_t *case_at(size_t i)
+{
+    return json_array_get(json_object_get(doc, "cases"), i);
+}
+
+static void ids_text(const json_t *ids, char *out, size_t n)
+{
+    size_t at = 0;
+    for (size_t i = 0; i < json_array_size(ids); i++) {
+        at += (size_t)snprintf(out + at, n - at, "%s%lld", i ? "," : "",
+                               (long long)json_integer_value(json_array_get(ids, i)));
+        assert_true(at < n);
+    }
+}
+
+static const char *str(const json_t *o, const char *key)
+{
+    const char *s = json_string_value(json_object_get(o, key));
+    assert_non_null(s);
+    return s;
+}
+
+/* Every case of the reference: 32 greedy ids, all fields of the result. */
+static void t_greedy(void **state)
+{
+    static const char *const numbers[] = {"origin_bytes", "peer_bytes",      "disk_bytes",
+                                          "ram_hits",     "experts_fetched", "prefill_s",
+                                          "decode_tok_s"};
+    size_t n = json_array_size(json_object_get(doc, "cases"));
+    assert_true(n >= 5);
+    for (size_t i = 0; i < n; i++) {
+        struct spawn_result r;
+        char ids[4096];
+        ids_text(json_object_get(case_at(i), "prompt_ids"), ids, sizeof ids);
+        SPAWN(&r, NULL, "run", "--model", MODEL, "--ids", ids, "--max-new", "32", "--ignore-eos",
+              "--json");
+        assert_int_equal(r.status, 0);
+        spawn_expect_ids(json_object_get(r.json, "prompt_ids"),
+                         json_object_get(case_at(i), "prompt_ids"));
+        spawn_expect_ids(json_object_get(r.json, "ids"), json_object_get(case_at(i), "greedy_ids"));
+        assert_int_equal(strlen(str(r.json, "receipt")), 64);
+        assert_true(json_is_string(json_object_get(r.json, "text")));
+        const json_t *stats = json_object_get(r.json, "stats");
+        for (size_t k = 0; k < sizeof numbers / sizeof *numbers; k++) {
+            assert_true(json_is_number(json_object_get(stats, numbers[k])));
+        }
+        assert_int_equal(json_integer_value(json_object_get(stats, "origin_bytes")), 0);
+        assert_true(json_number_value(json_object_get(stats, "decode_tok_s")) > 0);
+        assert_true(json_is_object(json_object_get(r.json, "plan")));
+        assert_non_null(strstr(r.err.p, "state ")); /* the plan was said */
+        spawn_free(&r);
+    }
+}
+
+static void t_logits(void **state)
+{
+    char out[] = "/tmp/t_cli_logits.XXXXXX", ids[4096];
+    int fd = mkstemp(out);
+    assert_true(fd >= 0);
+    close(fd);
+    for (size_t i = 0; i < json_array_size(json_object_get(doc, "cases")); i++) {
+        struct spawn_result r;
+        struct buf got, want;
+        struct err e;
+        char path[600];
+        size_t n = json_array_size(json_object_get(case_at(i), "prompt_ids"));
+        ids_text(json_object_get(case_at(i), "prompt_ids"), ids, sizeof ids);
+        SPAWN(&r, NULL, "logits", "--model", MODEL, "--ids", ids, "--out", out, "--prefill-chunk",
+              "7", "--json");
+        assert_int_equal(r.status, 0);
+        assert_int_equal(json_integer_value(json_object_get(r.json, "positions")), n);
+        assert_int_equal(json_integer_value(json_object_get(r.json, "vocab")), VOCAB);
+        spawn_free(&r);
+        buf_init(&got, 1 << 26);
+        buf_init(&want, 1 << 26);
+        snprintf(path, sizeof path, FIXTURES "/%s", str(case_at(i), "logits_file"));
+        assert_int_equal(file_read_all(out, &got, &e), 0);
+        assert_int_equal(file_read_all(path, &want, &e), 0);
+        assert_int_equal(got.n, n * VOCAB * 4);
+        assert_int_equal(want.n, VOCAB * 4);
+        for (size_t k = 0; k < VOCAB; k++) {
+            uint32_t ga = num_get_le32(got.p + (n - 1) * VOCAB * 4 + k * 4);
+            uint32_t wa = num_get_le32(want.p + k * 4);
+            float g, w;
+            memcpy(&g, &ga, 4);
+            memcpy(&w, &wa, 4);
+            assert_true(fabsf(g - w) < TOLERANCE);
+        }
+        buf_free(&got);
+        buf_free(&want);
+    }
+    unlink(out);
+}
+
+/* The same receipt whatever the work is divided into, and after a saved and reloaded state. */
+static void t_receipt(void **state)
+{
+    static const char *const ways[][2] = {
+        {"--threads", "1"},       {"--threads", "3"},           {"--isa", "scalar"},
+        {"--prefill-chunk", "1"}, {"--prefill-chunk", "7"},     {"--ram", "100k"},
+        {"--spine-ram", "0"},     {"--reload-after", "3"},      {"--reload-after", "20"},
+        {"--seed", "99"},         {"-q", "--flush-subnormals"},
+    };
+    struct spawn_result a, b;
+    SPAWN(&a, NULL, "run", "--model", MODEL, "--chat", "Define whale.", "--effort", "low",
+          "--json");
+    assert_int_equal(a.status, 0);
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        SPAWN(&b, NULL, "run", "--model", MODEL, "--chat", "Define whale.", "--effort", "low",
+              "--json", ways[i][0], ways[i][1]);
+        assert_int_equal(b.status, 0);
+        assert_string_equal(str(a.json, "receipt"), str(b.json, "receipt"));
+        spawn_expect_ids(json_object_get(b.json, "ids"), json_object_get(a.json, "ids"));
+        spawn_free(&b);
+    }
+    SPAWN(&b, NULL, "run", "--model", MODEL, "--chat", "Define whale.", "--effort", "high",
+          "--json");
+    assert_string_not_equal(str(a.json, "receipt"), str(b.json, "receipt"));
+    spawn_free(&b);
+    spawn_free(&a);
+}
+
+static void t_chat(void **state)
+{
+    static const char answer[] =
+        "whale: any of the larger cetacean mammals having a streamlined body "
+        "and breathing through a blowhole on the head.";
+    struct spawn_result r;
+    SPAWN(&r, NULL, "run", "--chat", "Define whale.", "--no-think", "--json"); /* the demo model */
+    assert_int_equal(r.status, 0);
+    assert_string_equal(str(r.json, "text"), answer);
+    assert_string_equal(str(r.json, "reasoning"), "");
+    assert_string_equal(str(r.json, "finish"), "stop");
+    assert_true(json_is_true(json_object_get(r.json, "demo")));
+    spawn_expect_ids(json_object_get(r.json, "prompt_ids"),
+                     json_object_get(case_at(1), "prompt_ids"));
+    spawn_free(&r);
+
+    SPAWN(&r, NULL, "run", "--chat", "Define whale.", "--effort", "low");
+    assert_int_equal(r.status, 0);
+    assert_non_null(strstr(r.out.p, "[thinking] noun"));
+    assert_non_null(strstr(r.out.p, "\n[answer] whale: any of the larger"));
+    assert_null(strstr(r.out.p, "<|"));
+    assert_non_null(strstr(r.err.p, "demo model"));
+    assert_non_null(strstr(r.err.p, "receipt "));
+    spawn_free(&r);
+
+    SPAWN(&r, NULL, "run", "--chat", "Give a synonym of quick.", "--system", "Answer briefly.",
+          "--no-think", "-q");
+    assert_int_equal(r.status, 0);
+    assert_string_equal(r.out.p, "Synonym of quick: speedy.\n");
+    assert_int_equal(r.err.n, 0);
+    spawn_free(&r);
+}
+
+static void t_raw(void **state)
+{
+    struct spawn_result r;
+    SPAWN(&r, NULL, "run", "--prompt", "music: the", "-q");
+    assert_int_equal(r.status, 0);
+    assert_string_equal(r.out.p, " sounds produced by singers or musical instruments (or "
+                                 "reproductions of such sounds).\n");
+    spawn_free(&r);
+    SPAWN(&r, NULL, "run", "--prompt", "music: the", "--max-new", "3", "--json");
+    assert_int_equal(json_array_size(json_object_get(r.json, "ids")), 3);
+    assert_string_equal(str(r.json, "finish"), "length");
+    spawn_free(&r);
+    SPAWN(&r, NULL, "run", "--prompt", "", "--json");
+    assert_int_equal(r.status, 1);
+    assert_non_null(strstr(r.err.p, "the prompt is empty"));
+    spawn_free(&r);
+    SPAWN(&r, NULL, "run", "--ids", "1,3072");
+    assert_int_equal(r.status, 1);
+    assert_non_null(strstr(r.err.p, "token id 3072 at position 1"));
+    spawn_free(&r);
+}
+
+static void t_sampling(void **state)
+{
+    struct spawn_result r[3];
+    static const char *const seeds[] = {"7", "7", "8"};
+    for (int i = 0; i < 3; i++) {
+        SPAWN(&r[i], NULL, "run", "--prompt", "the", "--max-new", "24", "--ignore-eos",
+              "--temperature", "1.5", "--top-k", "50", "--top-p", "0.95", "--seed", seeds[i],
+              "--threads", i ? "1" : "2", "--json");
+        assert_int_equal(r[i].status, 0);
+    }
+    assert_string_equal(str(r[0].json, "receipt"), str(r[1].json, "receipt"));
+    assert_string_not_equal(str(r[0].json, "receipt"), str(r[2].json, "receipt"));
+    for (int i = 0; i < 3; i++) {
+        spawn_free(&r[i]);
+    }
+}
+
+/* A shard cut short: exit 1, file and reason; never an answer. */
+static void t_cut_shard(void **state)
+{
+    char dir[] = "/tmp/t_cli_cut.XXXXXX", cmd[1400];
+    struct spawn_result r;
+    assert_non_null(mkdtemp(dir));
+    snprintf(cmd, sizeof cmd,
+             "ln -s '%s'/* %s/ && rm %s/model-00005-of-000009.safetensors && "
+             "head -c 1000000 '%s'/model-00005-of-000009.safetensors "
+             ">%s/model-00005-of-000009.safetensors",
+             MODEL, dir, dir, MODEL, dir);
+    assert_int_equal(system(cmd), 0);
+    SPAWN(&r, NULL, "run", "--model", dir, "--chat", "Define whale.", "--json");
+    assert_int_equal(r.status, 1);
+    assert_non_null(strstr(r.err.p, "model-00005-of-000009.safetensors"));
+    assert_non_null(json_object_get(r.json, "error"));
+    assert_null(json_object_get(r.json, "ids"));
+    spawn_free(&r);
+    snprintf(cmd, sizeof cmd, "rm -rf %s", dir);
+    assert_int_equal(system(cmd), 0);
+}
+
+static int setup(void **state)
+{
+    doc = json_load_file(FIXTURES "/expected.json", 0, NULL);
+    return doc ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+    json_decref(doc);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(t_greedy),    cmocka_unit_test(t_logits), cmocka_unit_test(t_receipt),
+        cmocka_unit_test(t_chat),      cmocka_unit_test(t_raw),    cmocka_unit_test(t_sampling),
+        cmocka_unit_test(t_cut_shard),
+    };
+    return cmocka_run_group_tests_name("cli_run", tests, setup, teardown);
+}
