@@ -134,7 +134,8 @@ int tok_index(struct tok *t, struct err *e)
     }
     for (unsigned b = 0; b < 256; b++) {
         uint8_t byte = (uint8_t)b;
-        if (tok_rank_of(t, &byte, 1) == TOK_NONE) {
+        t->byte_id[b] = tok_rank_of(t, &byte, 1);
+        if (t->byte_id[b] == TOK_NONE) {
             return err_set(e, ERR_FORMAT,
                            "no line for the single byte 0x%02x, without which not "
                            "every text can be encoded",

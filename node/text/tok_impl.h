@@ -23,6 +23,7 @@ struct tok {
 
     bool skipped[TOK_SPECIALS];    /* by id - ranks */
     uint16_t sorted[TOK_SPECIALS]; /* id - ranks in the byte order of the spellings */
+    uint32_t byte_id[256];         /* of each single byte */
     bool first[256];               /* does a special spelling begin with this byte? */
 };
 
@@ -40,13 +41,16 @@ int tok_index(struct tok *t, struct err *e);
 /* The longest special spelling that p[0..n) begins with: its id and length, or false. */
 bool tok_special_at(const struct tok *t, const uint8_t *p, size_t n, uint32_t *id, size_t *len);
 
-/* Working memory of merging, reused from piece to piece. Zeroed at first. */
+/* Working memory of merging, reused from piece to piece. Zeroed at first. The arrays go by the byte
+ * position in the piece at which a part begins. */
 struct tok_merge {
-    uint32_t *next; /* by byte position where a part begins: where the next part begins */
+    uint32_t *next; /* where the next part begins */
     uint32_t *prev;
-    uint32_t *rank; /* of this part joined with the next; TOK_NONE: no such token */
-    uint64_t *heap; /* rank << 32 | position, smallest first */
-    size_t cap;     /* bytes of a piece for which there is room */
+    uint32_t *id;            /* of the part */
+    uint32_t *rank;          /* of the part joined with the next; TOK_NONE: no such token */
+    uint64_t *heap;          /* rank << 32 | position, smallest first */
+    size_t cap;              /* bytes of a piece for which there is room */
+    struct tok_join *joined; /* the last answers to "what do these two ids join to?" */
 };
 void tok_merge_free(struct tok_merge *m);
 /* Append the ids of one piece, n > 0 bytes. 0 or ERR_NOMEM. */
