@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 struct bench_opts {
@@ -50,9 +51,18 @@ static int run(struct cli *c, const void *opts, int argc, char **argv)
     if (!c->json) {
         cli_note(c, "this takes about %s", cli_duration(b.seconds, took));
     }
-    int r = kern_bench(stdout, c->json, &b);
+    /* JSON is held back until it is known to be whole. */
+    char *text = NULL;
+    size_t n = 0;
+    FILE *f = c->json ? open_memstream(&text, &n) : stdout;
+    int r = f ? kern_bench(f, c->json, &b) : KERN_ENOMEM;
+    if (f && c->json && fclose(f)) {
+        r = KERN_ENOMEM;
+    }
+    int status = r ? CLI_FAILED : cli_write(c, text, n);
+    free(text);
     if (!r) {
-        return cli_write(c, "", 0);
+        return status;
     }
     struct err e = {0};
     if (r == KERN_ENOTSUP) {

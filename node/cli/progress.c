@@ -32,15 +32,18 @@ int cli_session_progress(void *ctx, const struct infer_progress *p)
     return cli_interrupted();
 }
 
-/* "; experts from RAM 120, disk 3, origin 45 (12.3 MB at 3.3 MB/s)" */
+/* " | RAM 120, disk 3, origin 45 (12.3 MB at 3.3 MB/s)": experts by the tier that gave them, and
+ * the origin's bytes. Short, so that all of it fits on a line of 80 columns. */
 static void tiers(const struct store_stats *v, char *out, size_t n)
 {
     char a[CLI_NUM], b[CLI_NUM];
-    int k = snprintf(out, n, "; experts: RAM %llu, disk %llu, origin %llu; origin %s",
+    int k = snprintf(out, n, " | RAM %llu, disk %llu, origin %llu (%s",
                      (unsigned long long)v->ram_hits, (unsigned long long)v->disk_hits,
                      (unsigned long long)v->origin_fetches, cli_bytes(v->origin_bytes, a));
-    if (v->origin_rate >= 1 && k > 0 && (size_t)k < n) {
-        snprintf(out + k, n - (size_t)k, " at %s/s", cli_bytes((uint64_t)v->origin_rate, b));
+    if (k > 0 && (size_t)k < n) {
+        bool busy = v->origin_rate >= 1;
+        snprintf(out + k, n - (size_t)k, "%s%s%s", busy ? " at " : "",
+                 busy ? cli_bytes((uint64_t)v->origin_rate, b) : "", busy ? "/s)" : ")");
     }
 }
 
@@ -61,9 +64,8 @@ static void compose_spine(double t, uint64_t read, uint64_t total, const char *t
     char a[CLI_NUM], b[CLI_NUM], d[CLI_NUM], left[CLI_NUM];
     double rate = t > 0 ? (double)read / t : 0;
     double eta = rate > 0 && total > read ? (double)(total - read) / rate : 0;
-    snprintf(line, n, "loading the spine: %s of %s, %s/s, %s left%s", cli_bytes(read, a),
-             cli_bytes(total, b), cli_bytes((uint64_t)rate, d),
-             rate > 0 ? cli_duration(eta, left) : "unknown time", tail);
+    snprintf(line, n, "spine %s of %s, %s/s, %s left%s", cli_bytes(read, a), cli_bytes(total, b),
+             cli_bytes((uint64_t)rate, d), rate > 0 ? cli_duration(eta, left) : "?", tail);
 }
 
 static void compose_prefill(const struct cli_session *s, double t, const char *tail, char *line,
@@ -76,19 +78,20 @@ static void compose_prefill(const struct cli_session *s, double t, const char *t
         s->total ? ((double)s->done + rows * call_share(&s->layer)) / (double)s->total : 0;
     /* The first layers of a cold start say little; no guess before two hundredths are done. */
     bool guess = share > 0.02 && t > 1;
-    snprintf(line, n, "reading the prompt: %.0f%% of %llu tokens, layer %u of %u, %s left%s",
-             100 * share, (unsigned long long)s->total, s->layer.layer + 1, s->layer.n_layers,
-             guess ? cli_duration(t * (1 - share) / share, left) : "unknown time", tail);
+    snprintf(line, n, "prompt %.0f%% of %llu tokens, layer %u/%u, %s left%s", 100 * share,
+             (unsigned long long)s->total, s->layer.layer + 1, s->layer.n_layers,
+             guess ? cli_duration(t * (1 - share) / share, left) : "?", tail);
 }
 
 static void compose_decode(const struct cli_session *s, double t, const char *tail, char *line,
                            size_t n)
 {
     double rate = t > 0 ? (double)s->done / t : 0;
-    int k = snprintf(line, n, "token %llu of at most %llu, %.2f a second",
-                     (unsigned long long)s->done, (unsigned long long)s->total, rate);
+    int k =
+        snprintf(line, n, rate < 10 ? "token %llu of %llu, %.2f/s" : "token %llu of %llu, %.0f/s",
+                 (unsigned long long)s->done, (unsigned long long)s->total, rate);
     if (k > 0 && (size_t)k < n && rate < 2) { /* slow enough to watch the layers */
-        k += snprintf(line + k, n - (size_t)k, ", layer %u of %u", s->layer.layer + 1,
+        k += snprintf(line + k, n - (size_t)k, ", layer %u/%u", s->layer.layer + 1,
                       s->layer.n_layers);
     }
     if (k > 0 && (size_t)k < n) {
