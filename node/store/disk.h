@@ -28,6 +28,8 @@ int disk_open(const struct disk_opts *o, struct disk **out, struct err *e);
 void disk_close(struct disk *d);
 
 bool disk_has(struct disk *d, uint32_t id);
+/* As disk_has, and looks whether another process has published it meanwhile. */
+bool disk_look(struct disk *d, uint32_t id);
 /* Wanted by a present request (+1) or no longer (-1): such an object is not evicted. Counts as use.
  */
 void disk_pin(struct disk *d, uint32_t id, int by);

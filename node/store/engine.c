@@ -413,7 +413,7 @@ void eng_want(struct store *st, uint32_t id, enum store_prio prio, bool ram)
         struct err e = {0};
         err_set(&e, ERR_CANCELLED, "the store is being closed");
         eng_fail(st, en, e.code, &e);
-    } else if (st->in_place || (st->disk && disk_has(st->disk, id))) {
+    } else if (st->in_place || (st->disk && disk_look(st->disk, id))) {
         if (en->want_ram) {
             eng_on_disk(st, en);
             eng_enqueue(st, en, JOB_READ);

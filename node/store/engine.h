@@ -166,7 +166,8 @@ void worker_publish(struct store *st, struct disk_file *f);
 void sink_start(struct store *st, struct entry *en);
 /* Without mu, by a worker that owns the entry (ENT_BUSY): take up a partial file, then ask. */
 void sink_resume(struct store *st, struct entry *en);
-/* With mu: a more urgent request; or cancel when it has not begun (true: cancelled, freed). */
+/* With mu: the request has become more urgent; or cancel it when it has not begun
+ * (true: cancelled, freed). */
 void sink_raise(struct store *st, struct entry *en);
 bool sink_cancel(struct store *st, struct entry *en);
 void sink_count(struct store *st, uint64_t bytes); /* with mu: origin bytes, for the rate */

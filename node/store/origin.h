@@ -23,7 +23,7 @@ struct origin_opts {
     void (*log)(void *ctx, const char *line);
     void *log_ctx;
     /* Size and entity tag of a file have been learned from a first answer. */
-    void (*learned)(void *ctx, uint32_t file, uint64_t size, const char *etag);
+    void (*learned)(void *ctx, const char *name, uint64_t size, const char *etag);
     void *learned_ctx;
 };
 
@@ -48,7 +48,8 @@ struct origin_part {
     uint32_t file;
     uint64_t off, size; /* size ORIGIN_UNKNOWN: the whole file, off 0 */
     uint8_t prio;       /* enum store_prio; change by origin_raise */
-    /* The first byte is about to be given; may be NULL. An error ends the part. */
+    /* The first byte is about to be given; may be NULL. An error ends the part. For a whole file it
+     * may come again after bytes were given: then everything begins anew. */
     int (*begin)(struct origin_part *p, struct err *e);
     /* The next n bytes. An error ends the part with that error; it is not tried again. */
     int (*data)(struct origin_part *p, const void *b, size_t n, struct err *e);
@@ -61,7 +62,7 @@ struct origin_part {
     uint64_t since;      /* clock_ns of submission or of the last byte */
     uint64_t seq;
     uint32_t attempts, refusals;
-    bool active, begun;
+    bool queued, begun;
 };
 
 void origin_submit(struct origin *o, struct origin_part *p);

@@ -35,16 +35,11 @@ static char *trimmed(const char *s)
     return c;
 }
 
-static void learned(void *ctx, uint32_t file, uint64_t size, const char *etag)
+static void learned(void *ctx, const char *name, uint64_t size, const char *etag)
 {
     struct store *st = ctx;
-    if (!st->m || !st->meta) {
-        return;
-    }
-    for (uint32_t i = 0; i < model_shard_count(st->m); i++) {
-        if (st->shard_file[i] == file) {
-            meta_learned(st->meta, model_shard(st->m, i)->file, size, etag);
-        }
+    if (st->meta) {
+        meta_learned(st->meta, name, size, etag);
     }
 }
 
@@ -266,8 +261,13 @@ void store_set_ram_budget(struct store *st, uint64_t bytes)
 
 int store_read_file(struct store *st, const char *name, struct buf *out, struct err *e)
 {
-    return st->in_place ? st->folder.read_file(st->folder.ctx, name, out, e)
-                        : meta_read(st->meta, name, out, e);
+    if (st->in_place) {
+        return st->folder.read_file(st->folder.ctx, name, out, e);
+    }
+    int r = meta_read(st->meta, name, out, e);
+    struct err e1;
+    meta_save(st->meta, &e1); /* at worst it is fetched again next time */
+    return r;
 }
 
 void store_get_stats(struct store *st, struct store_stats *out)

@@ -191,6 +191,10 @@ static void published(struct store *st, struct disk_file *f)
     }
     if (wake_up && (en->waiters || en->hinted)) {
         eng_want(st, f->id, (enum store_prio)en->prio, en->want_ram);
+    } else if (en->state == ENT_IDLE && f->result && en->waiters) {
+        struct err e = {0}; /* they wanted it on disk */
+        err_set(&e, ERR_FULL, "the cache cannot be written");
+        eng_fail(st, en, e.code, &e);
     } else if (en->state == ENT_IDLE) {
         en->from = STORE_NOWHERE;
     }

@@ -1,0 +1,637 @@
+/* SPDX-License-Identifier: MIT
+ * catalog.c: see catalog.h. */
+#include "node/store/catalog.h"
+
+#include "node/store/journal.h"
+#include "node/store/layout.h"
+#include "proto/base/file.h"
+#include "proto/base/num.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <pthread.h>
+#include <sqlite3.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SCHEMA 1
+#define BUSY_MS 20000
+
+struct catalog {
+    char *cache_dir, *path;
+    void (*log)(void *ctx, const char *line);
+    void *log_ctx;
+    pthread_mutex_t mu;
+    sqlite3 *db;
+    bool was_empty; /* as found by the last open_db */
+};
+
+static bool is_damage(int rc)
+{
+    rc &= 0xff;
+    return rc == SQLITE_CORRUPT || rc == SQLITE_NOTADB;
+}
+
+static int sql_err(struct catalog *c, int rc, const char *what, struct err *e)
+{
+    int code = rc == SQLITE_FULL    ? ERR_FULL
+               : rc == SQLITE_BUSY  ? ERR_BUSY
+               : rc == SQLITE_NOMEM ? ERR_NOMEM
+               : is_damage(rc)      ? ERR_FORMAT
+                                    : ERR_IO;
+    return err_set(e, code, "the catalog %s: cannot %s: %s", c->path, what,
+                   c->db ? sqlite3_errmsg(c->db) : sqlite3_errstr(rc));
+}
+
+static int run(struct catalog *c, const char *sql)
+{
+    return sqlite3_exec(c->db, sql, NULL, NULL, NULL);
+}
+
+/* ---- a row and its checksum ---- */
+
+static void row_bytes(const struct digest *d, uint8_t *out)
+{
+    for (uint32_t i = 0; i < d->n; i++) {
+        num_put_le64(out + 8 * (size_t)i, d->xxh[i]);
+    }
+}
+
+static int64_t row_sum(uint32_t id, uint64_t size, uint32_t source, const uint8_t *sha,
+                       const uint8_t *xxh, size_t n)
+{
+    uint8_t h[16 + SHA256_SIZE + 8];
+    num_put_le32(h, id);
+    num_put_le64(h + 4, size);
+    num_put_le32(h + 12, source);
+    memcpy(h + 16, sha, SHA256_SIZE);
+    num_put_le64(h + 16 + SHA256_SIZE, chunk_xxh(xxh, n));
+    return (int64_t)chunk_xxh(h, sizeof h);
+}
+
+/* Columns id, size, source, sha256, chunks, sum, last_use of a stepped statement; NULL: not good.
+ */
+static struct digest *row_digest(sqlite3_stmt *s, uint32_t *id)
+{
+    int64_t rid = sqlite3_column_int64(s, 0), size = sqlite3_column_int64(s, 1);
+    const uint8_t *sha = sqlite3_column_blob(s, 3);
+    int nsha = sqlite3_column_bytes(s, 3);
+    const uint8_t *xxh = sqlite3_column_blob(s, 4);
+    int nx = sqlite3_column_bytes(s, 4);
+    if (rid < 0 || rid >= UINT32_MAX || size <= 0 || size > (int64_t)1 << 40 || !sha ||
+        nsha != SHA256_SIZE || !xxh || (uint64_t)nx != 8ull * chunk_count((uint64_t)size)) {
+        return NULL;
+    }
+    uint32_t source = (uint32_t)sqlite3_column_int64(s, 2);
+    *id = (uint32_t)rid;
+    if (row_sum(*id, (uint64_t)size, source, sha, xxh, (size_t)nx) != sqlite3_column_int64(s, 5)) {
+        return NULL;
+    }
+    struct digest *d = digest_alloc((uint64_t)size);
+    if (!d) {
+        return NULL;
+    }
+    d->source = source;
+    memcpy(d->sha, sha, SHA256_SIZE);
+    for (uint32_t i = 0; i < d->n; i++) {
+        d->xxh[i] = num_get_le64(xxh + 8 * (size_t)i);
+    }
+    return d;
+}
+
+static int insert(struct catalog *c, sqlite3_stmt *s, int64_t model, uint32_t id,
+                  const struct digest *d, uint64_t last_use)
+{
+    size_t n = (size_t)d->n * 8;
+    uint8_t *x = malloc(n ? n : 1);
+    if (!x) {
+        return SQLITE_NOMEM;
+    }
+    row_bytes(d, x);
+    sqlite3_bind_int64(s, 1, model);
+    sqlite3_bind_int64(s, 2, id);
+    sqlite3_bind_int64(s, 3, (int64_t)d->size);
+    sqlite3_bind_int64(s, 4, d->source);
+    sqlite3_bind_blob(s, 5, d->sha, SHA256_SIZE, SQLITE_STATIC);
+    sqlite3_bind_blob(s, 6, x, (int)n, SQLITE_STATIC);
+    sqlite3_bind_int64(s, 7, row_sum(id, d->size, d->source, d->sha, x, n));
+    sqlite3_bind_int64(s, 8, (int64_t)last_use);
+    int rc = sqlite3_step(s);
+    sqlite3_reset(s);
+    sqlite3_clear_bindings(s);
+    free(x);
+    return rc == SQLITE_DONE ? SQLITE_OK : rc;
+}
+
+static const char INSERT[] =
+    "INSERT OR IGNORE INTO objects (model, id, size, source, sha256, chunks, sum, last_use) "
+    "VALUES (?,?,?,?,?,?,?,?)";
+#define COLUMNS "id, size, source, sha256, chunks, sum, last_use"
+
+/* ---- opening ---- */
+
+static int open_db(struct catalog *c, struct err *e)
+{
+    int rc = sqlite3_open_v2(c->path, &c->db,
+                             SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX |
+                                 SQLITE_OPEN_PRIVATECACHE,
+                             NULL);
+    if (rc) {
+        return sql_err(c, rc, "open it", e);
+    }
+    sqlite3_extended_result_codes(c->db, 0);
+    sqlite3_busy_timeout(c->db, BUSY_MS);
+    sqlite3_stmt *s = NULL;
+    int version = 0;
+    rc = sqlite3_prepare_v2(c->db, "PRAGMA user_version", -1, &s, NULL);
+    if (!rc) {
+        rc = sqlite3_step(s);
+        version = rc == SQLITE_ROW ? sqlite3_column_int(s, 0) : 0;
+        rc = rc == SQLITE_ROW ? 0 : rc;
+        sqlite3_finalize(s);
+    }
+    if (rc) {
+        return sql_err(c, rc, "read it", e);
+    }
+    c->was_empty = version == 0;
+    if (version > SCHEMA) {
+        return err_set(e, ERR_UNSUPPORTED,
+                       "the catalog %s is of a newer version of this program (schema %d, known: "
+                       "%d): use that version, or another cache folder",
+                       c->path, version, SCHEMA);
+    }
+    run(c, "PRAGMA journal_mode=WAL"); /* where the volume cannot, the old way does as well */
+    rc = run(c, "PRAGMA synchronous=NORMAL");
+    if (!rc && version == 0) {
+        rc = run(c,
+                 "BEGIN IMMEDIATE;"
+                 "CREATE TABLE IF NOT EXISTS models (no INTEGER PRIMARY KEY, root TEXT UNIQUE NOT "
+                 "NULL);"
+                 "CREATE TABLE IF NOT EXISTS objects (model INTEGER NOT NULL, id INTEGER NOT NULL,"
+                 " size INTEGER NOT NULL, source INTEGER NOT NULL, sha256 BLOB NOT NULL,"
+                 " chunks BLOB NOT NULL, sum INTEGER NOT NULL, last_use INTEGER NOT NULL,"
+                 " PRIMARY KEY (model, id)) WITHOUT ROWID;"
+                 "PRAGMA user_version=1;"
+                 "COMMIT");
+    }
+    return rc ? sql_err(c, rc, "prepare it", e) : 0;
+}
+
+static void close_db(struct catalog *c)
+{
+    sqlite3_close(c->db);
+    c->db = NULL;
+}
+
+static int model_no(struct catalog *c, const char *root, int64_t *no, struct err *e)
+{
+    sqlite3_stmt *s = NULL;
+    int rc =
+        sqlite3_prepare_v2(c->db, "INSERT OR IGNORE INTO models (root) VALUES (?)", -1, &s, NULL);
+    if (!rc) {
+        sqlite3_bind_text(s, 1, root, -1, SQLITE_STATIC);
+        rc = sqlite3_step(s);
+        rc = rc == SQLITE_DONE ? 0 : rc;
+        sqlite3_finalize(s);
+    }
+    if (!rc) {
+        rc = sqlite3_prepare_v2(c->db, "SELECT no FROM models WHERE root=?", -1, &s, NULL);
+    }
+    if (!rc) {
+        sqlite3_bind_text(s, 1, root, -1, SQLITE_STATIC);
+        rc = sqlite3_step(s);
+        if (rc == SQLITE_ROW) {
+            *no = sqlite3_column_int64(s, 0);
+            rc = 0;
+        } else if (rc == SQLITE_DONE) {
+            rc = SQLITE_CORRUPT;
+        }
+        sqlite3_finalize(s);
+    }
+    return rc ? sql_err(c, rc, "find the model", e) : 0;
+}
+
+/* ---- rebuilding from the journals ---- */
+
+struct rebuild {
+    struct catalog *c;
+    sqlite3_stmt *s;
+    int64_t model;
+    uint64_t rows;
+    int rc;
+};
+
+static int rebuild_row(void *ctx, uint32_t id, struct digest *d)
+{
+    struct rebuild *b = ctx;
+    b->rc = insert(b->c, b->s, b->model, id, d, 0);
+    b->rows += (uint64_t)sqlite3_changes(b->c->db);
+    free(d);
+    return b->rc ? ERR_IO : 0;
+}
+
+static int rebuild_model(struct catalog *c, const char *key, uint64_t *rows, struct err *e)
+{
+    struct buf root;
+    buf_init(&root, 128);
+    char *rp = layout_path("%s/models/%s/root", c->cache_dir, key);
+    char *jp = layout_path("%s/models/%s/digests.log", c->cache_dir, key);
+    struct rebuild b = {.c = c};
+    struct err e1 = {0};
+    int r = 0;
+    if (!rp || !jp) {
+        r = err_set(e, ERR_NOMEM, "out of memory");
+    } else if (file_read_all(rp, &root, &e1) || root.n < 64) {
+        r = 0; /* no model's folder; its files, if any, are fetched again when asked for */
+    } else {
+        root.p[64] = 0;
+        r = model_no(c, root.p, &b.model, e);
+        int rc = r ? 0 : sqlite3_prepare_v2(c->db, INSERT, -1, &b.s, NULL);
+        uint64_t skipped;
+        if (!r && rc) {
+            r = sql_err(c, rc, "rebuild it", e);
+        }
+        if (!r) {
+            r = journal_read(jp, rebuild_row, &b, &skipped, e);
+            if (b.rc) {
+                r = sql_err(c, b.rc, "rebuild it", e);
+            }
+        }
+        sqlite3_finalize(b.s);
+    }
+    *rows += b.rows;
+    free(rp);
+    free(jp);
+    buf_free(&root);
+    return r;
+}
+
+static int rebuild(struct catalog *c, uint64_t *rows, struct err *e)
+{
+    char *p = layout_path("%s/models", c->cache_dir);
+    DIR *d = p ? opendir(p) : NULL;
+    free(p);
+    *rows = 0;
+    if (!d) {
+        return 0;
+    }
+    int r = 0;
+    run(c, "BEGIN IMMEDIATE");
+    struct dirent *x;
+    while (!r && (x = readdir(d))) {
+        if (x->d_name[0] != '.') {
+            r = rebuild_model(c, x->d_name, rows, e);
+        }
+    }
+    run(c, r ? "ROLLBACK" : "COMMIT");
+    closedir(d);
+    return r;
+}
+
+/* With the folder's lock: put the damaged files aside, begin anew. */
+static int set_aside(struct catalog *c, const char *why, struct err *e)
+{
+    close_db(c);
+    static const char *const tail[] = {"", "-wal", "-shm"};
+    char *aside = layout_path("%s.damaged-%lld", c->path, (long long)time(NULL));
+    for (int i = 0; aside && i < 3; i++) {
+        char *from = layout_path("%s%s", c->path, tail[i]);
+        char *to = layout_path("%s%s", aside, tail[i]);
+        if (from && to && rename(from, to) != 0) {
+            unlink(from);
+        }
+        free(from);
+        free(to);
+    }
+    uint64_t rows = 0;
+    int r = open_db(c, e);
+    if (!r) {
+        r = rebuild(c, &rows, e);
+    }
+    if (c->log) {
+        char line[1200];
+        snprintf(line, sizeof line,
+                 "the catalog was damaged (%s): set aside as %s and rebuilt with %llu objects from "
+                 "the digest journals",
+                 why, aside ? aside : "?", (unsigned long long)rows);
+        c->log(c->log_ctx, line);
+    }
+    free(aside);
+    return r;
+}
+
+/* Repair in the middle of work, after `why`. Another process may have done it already: then the
+ * fresh file is simply opened. With c->mu held. */
+static int repair(struct catalog *c, struct err *e)
+{
+    char why[300];
+    snprintf(why, sizeof why, "%s", sqlite3_errmsg(c->db));
+    close_db(c);
+    int lock = layout_lock(c->cache_dir, e);
+    if (lock < 0) {
+        return e ? e->code : ERR_IO;
+    }
+    int r = open_db(c, e);
+    if (!r) {
+        sqlite3_stmt *s = NULL;
+        int rc = sqlite3_prepare_v2(c->db, "PRAGMA quick_check(1)", -1, &s, NULL);
+        bool good = !rc && sqlite3_step(s) == SQLITE_ROW &&
+                    strcmp((const char *)sqlite3_column_text(s, 0), "ok") == 0;
+        sqlite3_finalize(s);
+        r = good ? 0 : ERR_FORMAT;
+    }
+    if (r) {
+        r = set_aside(c, why, e);
+    }
+    layout_unlock(lock);
+    return r;
+}
+
+int catalog_open(const char *cache_dir, void (*log)(void *ctx, const char *line), void *log_ctx,
+                 struct catalog **out, struct err *e)
+{
+    *out = NULL;
+    struct catalog *c = calloc(1, sizeof *c);
+    if (!c || pthread_mutex_init(&c->mu, NULL)) {
+        free(c);
+        return err_set(e, ERR_NOMEM, "out of memory");
+    }
+    c->log = log;
+    c->log_ctx = log_ctx;
+    c->cache_dir = strdup(cache_dir);
+    c->path = layout_path("%s/catalog.sqlite", cache_dir);
+    int r = c->cache_dir && c->path ? 0 : err_set(e, ERR_NOMEM, "out of memory");
+    int lock = r ? -1 : layout_lock(cache_dir, e);
+    if (!r && lock < 0) {
+        r = e ? e->code : ERR_IO;
+    }
+    if (!r) {
+        struct err e1 = {0};
+        r = open_db(c, &e1);
+        if (r == ERR_FORMAT) {
+            r = set_aside(c, e1.msg, e);
+        } else if (r && e) {
+            *e = e1;
+        } else if (!r && c->was_empty) {
+            uint64_t rows = 0;
+            r = rebuild(c, &rows, e);
+            if (!r && rows && log) {
+                char line[1200];
+                snprintf(line, sizeof line,
+                         "the catalog %s was missing or empty: rebuilt with %llu objects from the "
+                         "digest "
+                         "journals",
+                         c->path, (unsigned long long)rows);
+                log(log_ctx, line);
+            }
+        }
+    }
+    layout_unlock(lock);
+    if (r) {
+        catalog_close(c);
+        return r;
+    }
+    *out = c;
+    return 0;
+}
+
+void catalog_close(struct catalog *c)
+{
+    if (c) {
+        close_db(c);
+        pthread_mutex_destroy(&c->mu);
+        free(c->cache_dir);
+        free(c->path);
+        free(c);
+    }
+}
+
+/* Do `body` and, when it meets damage, repair and do it once more. */
+static int guarded(struct catalog *c, int (*body)(struct catalog *c, void *a, struct err *e),
+                   void *a, struct err *e)
+{
+    struct err e1 = {0};
+    pthread_mutex_lock(&c->mu);
+    int r = c->db ? body(c, a, &e1) : err_set(&e1, ERR_IO, "the catalog %s is closed", c->path);
+    if (r == ERR_FORMAT && c->db) {
+        r = repair(c, &e1);
+        if (!r) {
+            r = body(c, a, &e1);
+        }
+    }
+    pthread_mutex_unlock(&c->mu);
+    if (r && e) {
+        *e = e1;
+    }
+    return r;
+}
+
+struct model_arg {
+    const char *root;
+    int64_t *no;
+};
+
+static int model_body(struct catalog *c, void *a, struct err *e)
+{
+    struct model_arg *m = a;
+    return model_no(c, m->root, m->no, e);
+}
+
+int catalog_model(struct catalog *c, const char *root_hex, int64_t *model, struct err *e)
+{
+    struct model_arg a = {root_hex, model};
+    return guarded(c, model_body, &a, e);
+}
+
+struct load_arg {
+    int64_t model, id; /* id -1: all */
+    int (*each)(void *ctx, uint32_t id, struct digest *d, uint64_t last_use);
+    void *ctx;
+    uint64_t bad;
+};
+
+static int load_body(struct catalog *c, void *a, struct err *e)
+{
+    struct load_arg *l = a;
+    l->bad = 0;
+    sqlite3_stmt *s = NULL;
+    int rc =
+        sqlite3_prepare_v2(c->db,
+                           l->id < 0 ? "SELECT " COLUMNS " FROM objects WHERE model=?"
+                                     : "SELECT " COLUMNS " FROM objects WHERE model=? AND id=?",
+                           -1, &s, NULL);
+    if (rc) {
+        return sql_err(c, rc, "read it", e);
+    }
+    sqlite3_bind_int64(s, 1, l->model);
+    if (l->id >= 0) {
+        sqlite3_bind_int64(s, 2, l->id);
+    }
+    int r = 0;
+    while (!r && (rc = sqlite3_step(s)) == SQLITE_ROW) {
+        uint32_t id;
+        struct digest *d = row_digest(s, &id);
+        if (d) {
+            r = l->each(l->ctx, id, d, (uint64_t)sqlite3_column_int64(s, 6));
+        } else {
+            l->bad++;
+        }
+    }
+    if (!r && rc != SQLITE_DONE) {
+        r = sql_err(c, rc, "read it", e);
+    }
+    sqlite3_finalize(s);
+    return r;
+}
+
+int catalog_load(struct catalog *c, int64_t model,
+                 int (*each)(void *ctx, uint32_t id, struct digest *d, uint64_t last_use),
+                 void *ctx, uint64_t *bad, struct err *e)
+{
+    struct load_arg a = {.model = model, .id = -1, .each = each, .ctx = ctx};
+    int r = guarded(c, load_body, &a, e);
+    *bad = a.bad;
+    return r;
+}
+
+static int take_one(void *ctx, uint32_t id, struct digest *d, uint64_t last_use)
+{
+    struct digest **out = ctx;
+    (void)id;
+    (void)last_use;
+    free(*out);
+    *out = d;
+    return 0;
+}
+
+int catalog_get(struct catalog *c, int64_t model, uint32_t id, struct digest **out, struct err *e)
+{
+    *out = NULL;
+    struct load_arg a = {.model = model, .id = id, .each = take_one, .ctx = out};
+    int r = guarded(c, load_body, &a, e);
+    if (!r && !*out) {
+        r = err_set(e, ERR_NOTFOUND, "not in the catalog");
+    }
+    return r;
+}
+
+struct add_arg {
+    int64_t model;
+    struct catalog_row *rows;
+    size_t n;
+};
+
+/* INSERT OR IGNORE, and where a row was there already see whether it says the same; a row that
+ * fails its own checksum is replaced. */
+static int add_row(struct catalog *c, sqlite3_stmt *ins, sqlite3_stmt *get, int64_t model,
+                   struct catalog_row *w)
+{
+    w->result = 0;
+    int rc = insert(c, ins, model, w->id, w->d, w->last_use);
+    if (rc || sqlite3_changes(c->db) > 0) {
+        return rc;
+    }
+    sqlite3_bind_int64(get, 1, model);
+    sqlite3_bind_int64(get, 2, w->id);
+    rc = sqlite3_step(get);
+    struct digest *old = NULL;
+    uint32_t id;
+    if (rc == SQLITE_ROW) {
+        old = row_digest(get, &id);
+        rc = 0;
+    }
+    sqlite3_reset(get);
+    if (rc) {
+        return rc == SQLITE_DONE ? SQLITE_CORRUPT : rc;
+    }
+    if (old) {
+        w->result = digest_equal(old, w->d) ? 0 : ERR_DIGEST;
+        free(old);
+        return 0;
+    }
+    char sql[120];
+    snprintf(sql, sizeof sql, "DELETE FROM objects WHERE model=%lld AND id=%u", (long long)model,
+             w->id);
+    rc = run(c, sql);
+    return rc ? rc : insert(c, ins, model, w->id, w->d, w->last_use);
+}
+
+static int add_body(struct catalog *c, void *arg, struct err *e)
+{
+    struct add_arg *a = arg;
+    sqlite3_stmt *ins = NULL, *get = NULL;
+    int rc = sqlite3_prepare_v2(c->db, INSERT, -1, &ins, NULL);
+    if (!rc) {
+        rc = sqlite3_prepare_v2(c->db, "SELECT " COLUMNS " FROM objects WHERE model=? AND id=?", -1,
+                                &get, NULL);
+    }
+    if (!rc) {
+        rc = run(c, "BEGIN IMMEDIATE");
+    }
+    bool begun = !rc;
+    for (size_t i = 0; i < a->n && !rc; i++) {
+        rc = add_row(c, ins, get, a->model, &a->rows[i]);
+    }
+    if (!rc) {
+        rc = run(c, "COMMIT");
+    }
+    int r = rc ? sql_err(c, rc, "write it", e) : 0;
+    if (rc && begun) {
+        run(c, "ROLLBACK");
+    }
+    sqlite3_finalize(ins);
+    sqlite3_finalize(get);
+    return r;
+}
+
+int catalog_add(struct catalog *c, int64_t model, struct catalog_row *rows, size_t n, struct err *e)
+{
+    struct add_arg a = {model, rows, n};
+    return guarded(c, add_body, &a, e);
+}
+
+struct touch_arg {
+    int64_t model;
+    const uint32_t *ids;
+    const uint64_t *use;
+    size_t n;
+};
+
+static int touch_body(struct catalog *c, void *arg, struct err *e)
+{
+    struct touch_arg *a = arg;
+    sqlite3_stmt *s = NULL;
+    int rc = sqlite3_prepare_v2(c->db, "UPDATE objects SET last_use=? WHERE model=? AND id=?", -1,
+                                &s, NULL);
+    if (!rc) {
+        rc = run(c, "BEGIN IMMEDIATE");
+    }
+    bool begun = !rc;
+    for (size_t i = 0; i < a->n && !rc; i++) {
+        sqlite3_bind_int64(s, 1, (int64_t)a->use[i]);
+        sqlite3_bind_int64(s, 2, a->model);
+        sqlite3_bind_int64(s, 3, a->ids[i]);
+        rc = sqlite3_step(s);
+        rc = rc == SQLITE_DONE ? 0 : rc;
+        sqlite3_reset(s);
+    }
+    if (!rc) {
+        rc = run(c, "COMMIT");
+    }
+    int r = rc ? sql_err(c, rc, "write it", e) : 0;
+    if (rc && begun) {
+        run(c, "ROLLBACK");
+    }
+    sqlite3_finalize(s);
+    return r;
+}
+
+int catalog_touch(struct catalog *c, int64_t model, const uint32_t *ids, const uint64_t *last_use,
+                  size_t n, struct err *e)
+{
+    struct touch_arg a = {model, ids, last_use, n};
+    return guarded(c, touch_body, &a, e);
+}

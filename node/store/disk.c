@@ -1,0 +1,618 @@
+/* SPDX-License-Identifier: MIT
+ * disk.c: see disk.h: what is there, reading it verified, budget and eviction. Writing is in
+ * disk_write.c. */
+#include "node/store/disk.h"
+
+#include "node/store/disk_inner.h"
+#include "node/store/journal.h"
+#include "node/store/layout.h"
+#include "proto/base/file.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+void disk_log(struct disk *d, const char *fmt, ...)
+{
+    if (d->o.log) {
+        char line[1200];
+        va_list ap;
+        va_start(ap, fmt);
+        vsnprintf(line, sizeof line, fmt, ap);
+        va_end(ap);
+        d->o.log(d->o.log_ctx, line);
+    }
+}
+
+const char *disk_path(const struct disk *d)
+{
+    return d->dir;
+}
+
+uint64_t disk_used(struct disk *d)
+{
+    pthread_mutex_lock(&d->mu);
+    uint64_t n = d->used;
+    pthread_mutex_unlock(&d->mu);
+    return n;
+}
+
+/* ---- opening ---- */
+
+static int load_row(void *ctx, uint32_t id, struct digest *dg, uint64_t last_use)
+{
+    struct disk *d = ctx;
+    if (id >= d->n || dg->size != model_object(d->o.m, id)->size || d->it[id].digest) {
+        free(dg);
+        return 0;
+    }
+    d->it[id].digest = dg;
+    d->it[id].last_use = last_use;
+    if (last_use > d->tick) {
+        d->tick = last_use;
+    }
+    return 0;
+}
+
+static int load_journal(void *ctx, uint32_t id, struct digest *dg)
+{
+    return load_row(ctx, id, dg, 0);
+}
+
+/* The folder experts/LLL or spine/LLL that belongs to an object, once per folder: which of the
+ * names in it are there. Sizes are checked by the read. */
+static bool names_in(const char *dir, char ***names, size_t *n)
+{
+    *names = NULL;
+    *n = 0;
+    DIR *d = opendir(dir);
+    if (!d) {
+        return false;
+    }
+    struct dirent *x;
+    size_t cap = 0;
+    while ((x = readdir(d))) {
+        if (*n == cap) {
+            cap = cap ? cap * 2 : 64;
+            char **t = realloc(*names, cap * sizeof *t);
+            if (!t) {
+                break;
+            }
+            *names = t;
+        }
+        (*names)[*n] = strdup(x->d_name);
+        *n += (*names)[*n] != NULL;
+    }
+    closedir(d);
+    return true;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* Sets `found` for every object whose file exists; objects of a folder follow each other. */
+static int scan(struct disk *d, struct err *e)
+{
+    char *dir = NULL, **names = NULL;
+    size_t n = 0;
+    int r = 0;
+    for (uint32_t id = 0; id < d->n && !r; id++) {
+        char *p = layout_object(d->dir, d->o.m, id);
+        if (!p) {
+            r = err_set(e, ERR_NOMEM, "out of memory");
+            break;
+        }
+        char *slash = strrchr(p, '/');
+        *slash = 0;
+        if (!dir || strcmp(dir, p) != 0) {
+            for (size_t i = 0; i < n; i++) {
+                free(names[i]);
+            }
+            free(names);
+            free(dir);
+            dir = strdup(p);
+            names_in(p, &names, &n);
+            qsort(names, n, names ? sizeof *names : 1, by_name);
+        }
+        const char *key = slash + 1;
+        d->it[id].found = n && bsearch(&key, names, n, sizeof *names, by_name) != NULL;
+        free(p);
+    }
+    for (size_t i = 0; i < n; i++) {
+        free(names[i]);
+    }
+    free(names);
+    free(dir);
+    return r;
+}
+
+/* Files without a digest on record cannot be verified: they are removed. */
+static void settle(struct disk *d)
+{
+    uint64_t removed = 0;
+    for (uint32_t id = 0; id < d->n; id++) {
+        struct disk_item *it = &d->it[id];
+        if (it->found && it->digest) {
+            it->present = true;
+            d->used += it->digest->size;
+        } else if (it->found) {
+            char *p = layout_object(d->dir, d->o.m, id);
+            if (p) {
+                unlink(p);
+            }
+            free(p);
+            removed++;
+        }
+    }
+    if (removed) {
+        disk_log(d,
+                 "%llu cached objects in %s had no digest on record and were removed; they will be "
+                 "fetched again",
+                 (unsigned long long)removed, d->dir);
+    }
+}
+
+static void adopted(void *ctx, uint32_t id, uint64_t bytes)
+{
+    struct disk *d = ctx;
+    d->it[id].partial = true;
+    d->it[id].partial_bytes = bytes;
+    d->partial_bytes += bytes;
+}
+
+/* The folder of a model says which one it is: 16 digits in its name are no proof. */
+static int check_root(struct disk *d, const char *hex, struct err *e)
+{
+    char *p = layout_path("%s/root", d->dir);
+    if (!p) {
+        return err_set(e, ERR_NOMEM, "out of memory");
+    }
+    struct buf b;
+    buf_init(&b, 200);
+    struct err e1 = {0};
+    int r = file_read_all(p, &b, &e1);
+    if (!r && b.n >= 64 && memcmp(b.p, hex, 64) != 0) {
+        r = err_set(e, ERR_FORMAT, "%s belongs to another model (its file \"root\" differs)",
+                    d->dir);
+    } else if (r || b.n < 64) {
+        r = file_write_atomic(p, hex, 64, 0600, e);
+    }
+    buf_free(&b);
+    free(p);
+    return r;
+}
+
+static int open_model(struct disk *d, struct err *e)
+{
+    char hex[2 * SHA256_SIZE + 1];
+    sha256_hex(model_root(d->o.m), hex);
+    int lock = layout_lock(d->o.cache_dir, e);
+    if (lock < 0) {
+        return e ? e->code : ERR_IO;
+    }
+    int r = file_mkdirs(d->dir, e);
+    if (!r) {
+        r = check_root(d, hex, e);
+    }
+    if (!r) {
+        r = session_open(d->dir, d->n, adopted, d, &d->session, e);
+    }
+    layout_unlock(lock);
+    if (!r) {
+        r = catalog_open(d->o.cache_dir, d->o.log, d->o.log_ctx, &d->cat, e);
+    }
+    if (!r) {
+        r = catalog_model(d->cat, hex, &d->model_no, e);
+    }
+    uint64_t bad = 0;
+    if (!r) {
+        r = catalog_load(d->cat, d->model_no, load_row, d, &bad, e);
+    }
+    if (!r) {
+        r = scan(d, e);
+    }
+    if (!r) {
+        bool missing = false;
+        for (uint32_t id = 0; id < d->n && !missing; id++) {
+            missing = d->it[id].found && !d->it[id].digest;
+        }
+        if (missing || bad) { /* power loss or damage has taken rows: the journal may have them */
+            uint64_t skipped;
+            r = journal_read(d->journal, load_journal, d, &skipped, e);
+        }
+    }
+    if (bad) {
+        disk_log(d, "%llu damaged rows of the catalog were replaced from the digest journal",
+                 (unsigned long long)bad);
+    }
+    return r;
+}
+
+int disk_open(const struct disk_opts *o, struct disk **out, struct err *e)
+{
+    *out = NULL;
+    struct disk *d = calloc(1, sizeof *d);
+    if (!d) {
+        return err_set(e, ERR_NOMEM, "out of memory");
+    }
+    d->o = *o;
+    d->n = model_object_count(o->m);
+    d->it = calloc(d->n ? d->n : 1, sizeof *d->it);
+    d->dir = layout_model_dir(o->cache_dir, model_root(o->m));
+    d->journal = d->dir ? layout_path("%s/digests.log", d->dir) : NULL;
+    if (!d->it || !d->journal || pthread_mutex_init(&d->mu, NULL)) {
+        free(d->it);
+        free(d->dir);
+        free(d->journal);
+        free(d);
+        return err_set(e, ERR_NOMEM, "out of memory");
+    }
+    int r = layout_prepare(o->cache_dir, e);
+    if (!r) {
+        r = open_model(d, e);
+    }
+    if (r) {
+        disk_close(d);
+        return r;
+    }
+    settle(d);
+    *out = d;
+    return 0;
+}
+
+static void save_use(struct disk *d)
+{
+    uint32_t *ids = calloc(d->n ? d->n : 1, sizeof *ids);
+    uint64_t *use = calloc(d->n ? d->n : 1, sizeof *use);
+    size_t k = 0;
+    for (uint32_t id = 0; ids && use && id < d->n; id++) {
+        if (d->it[id].used_now && d->it[id].digest) {
+            ids[k] = id;
+            use[k++] = d->it[id].last_use;
+        }
+    }
+    struct err e;
+    if (k) {
+        catalog_touch(d->cat, d->model_no, ids, use, k,
+                      &e); /* only the order of eviction is at stake */
+    }
+    free(ids);
+    free(use);
+}
+
+void disk_close(struct disk *d)
+{
+    if (!d) {
+        return;
+    }
+    if (d->cat) {
+        save_use(d);
+    }
+    session_close(d->session);
+    catalog_close(d->cat);
+    for (uint32_t id = 0; id < d->n; id++) {
+        free(d->it[id].digest);
+    }
+    for (int i = 0; i < DISK_CHUNKS_KEPT; i++) {
+        free(d->kept[i].p);
+    }
+    pthread_mutex_destroy(&d->mu);
+    free(d->it);
+    free(d->dir);
+    free(d->journal);
+    free(d);
+}
+
+/* ---- what is there ---- */
+
+bool disk_has(struct disk *d, uint32_t id)
+{
+    pthread_mutex_lock(&d->mu);
+    bool has = d->it[id].present;
+    pthread_mutex_unlock(&d->mu);
+    return has;
+}
+
+bool disk_look(struct disk *d, uint32_t id)
+{
+    if (disk_has(d, id)) {
+        return true;
+    }
+    char *p = layout_object(d->dir, d->o.m, id);
+    struct stat st;
+    bool there = p && stat(p, &st) == 0 && (uint64_t)st.st_size == model_object(d->o.m, id)->size;
+    free(p);
+    if (!there) {
+        return false;
+    }
+    /* another process has published it meanwhile: its digest was recorded before its file */
+    struct digest *dg = NULL;
+    struct err e;
+    catalog_get(d->cat, d->model_no, id, &dg, &e);
+    pthread_mutex_lock(&d->mu);
+    struct disk_item *it = &d->it[id];
+    if (dg && !it->digest && dg->size == model_object(d->o.m, id)->size) {
+        it->digest = dg;
+        dg = NULL;
+    }
+    bool has = it->digest != NULL;
+    if (has && !it->present) {
+        it->present = true;
+        d->used += it->digest->size;
+    }
+    pthread_mutex_unlock(&d->mu);
+    free(dg);
+    return has;
+}
+
+bool disk_has_partial(struct disk *d, uint32_t id)
+{
+    pthread_mutex_lock(&d->mu);
+    bool has = d->it[id].partial;
+    pthread_mutex_unlock(&d->mu);
+    return has;
+}
+
+void disk_pin(struct disk *d, uint32_t id, int by)
+{
+    pthread_mutex_lock(&d->mu);
+    struct disk_item *it = &d->it[id];
+    it->pins = (uint32_t)((int64_t)it->pins + by);
+    it->last_use = ++d->tick;
+    it->used_now = true;
+    pthread_mutex_unlock(&d->mu);
+}
+
+/* ---- room ---- */
+
+static void drop_partials(struct disk *d)
+{
+    for (uint32_t id = 0; id < d->n; id++) {
+        struct disk_item *it = &d->it[id];
+        if (it->partial && !it->pins) {
+            session_remove(d->session, id);
+            d->partial_bytes -= it->partial_bytes;
+            it->partial = false;
+            it->partial_bytes = 0;
+        }
+    }
+}
+
+/* The expert not wanted now that was used longest ago leaves; the spine, needed for every token,
+ * never does. False: there is none. */
+static bool evict_one(struct disk *d)
+{
+    uint32_t best = UINT32_MAX;
+    for (uint32_t id = 0; id < d->n; id++) {
+        const struct disk_item *it = &d->it[id];
+        if (it->present && !it->pins && model_object(d->o.m, id)->kind == MODEL_EXPERT &&
+            (best == UINT32_MAX || it->last_use < d->it[best].last_use)) {
+            best = id;
+        }
+    }
+    if (best == UINT32_MAX) {
+        return false;
+    }
+    char *p = layout_object(d->dir, d->o.m, best);
+    if (p) {
+        unlink(p);
+    }
+    free(p);
+    d->it[best].present = false;
+    d->used -= d->it[best].digest->size;
+    return true;
+}
+
+int disk_room(struct disk *d, uint64_t size, struct err *e)
+{
+    bool partials_gone = false;
+    for (;;) {
+        struct statvfs v;
+        uint64_t need = d->reserved + size, left = UINT64_MAX;
+        if (statvfs(d->dir, &v) == 0) {
+            left = (uint64_t)v.f_bavail * v.f_frsize;
+        }
+        bool budget = d->o.budget && d->used + d->partial_bytes + need > d->o.budget;
+        bool floor = left < need || left - need < d->o.floor;
+        if (!budget && !floor) {
+            d->reserved += size;
+            return 0;
+        }
+        if (!partials_gone && d->partial_bytes) {
+            drop_partials(d);
+            partials_gone = true;
+        } else if (!evict_one(d)) {
+            if (budget) {
+                return err_set(e, ERR_FULL, "the cache's budget of %llu bytes is used up",
+                               (unsigned long long)d->o.budget);
+            }
+            return err_set(
+                e, ERR_FULL,
+                "only %llu bytes are free on the volume of %s, and %llu are to stay free",
+                (unsigned long long)left, d->o.cache_dir, (unsigned long long)d->o.floor);
+        }
+    }
+}
+
+/* ---- reading ---- */
+
+void disk_forget(struct disk *d, uint32_t id, const char *path)
+{
+    if (path) {
+        unlink(path);
+    }
+    pthread_mutex_lock(&d->mu);
+    struct disk_item *it = &d->it[id];
+    if (it->present) {
+        it->present = false;
+        d->used -= it->digest->size;
+    }
+    for (int i = 0; i < DISK_CHUNKS_KEPT; i++) {
+        if (d->kept[i].p && d->kept[i].id == id) {
+            d->kept[i].used = 0;
+            d->kept[i].id = UINT32_MAX;
+        }
+    }
+    pthread_mutex_unlock(&d->mu);
+}
+
+/* A digest never changes or goes away once it is on record, so it may be used without the lock. */
+static const struct digest *digest_of(struct disk *d, uint32_t id)
+{
+    pthread_mutex_lock(&d->mu);
+    const struct digest *dg = d->it[id].digest;
+    pthread_mutex_unlock(&d->mu);
+    return dg;
+}
+
+static int open_object(struct disk *d, uint32_t id, const char *path, const char *name, int *fd,
+                       struct err *e)
+{
+    const struct model_object *o = model_object(d->o.m, id);
+    *fd = open(path, O_RDONLY | O_CLOEXEC);
+    struct stat st;
+    if (*fd < 0 && errno == ENOENT) {
+        return err_set(e, ERR_NOTFOUND, "%s is missing from the cache (%s is gone)", name, path);
+    }
+    if (*fd < 0 || fstat(*fd, &st) != 0) {
+        return err_sys(e, errno, "%s: cannot open the cache file %s", name, path);
+    }
+    if ((uint64_t)st.st_size != o->size) {
+        return err_set(e, ERR_DIGEST, "%s: the cache file %s has %lld bytes instead of %llu", name,
+                       path, (long long)st.st_size, (unsigned long long)o->size);
+    }
+    return 0;
+}
+
+static int read_chunk(int fd, const struct digest *dg, uint32_t i, uint8_t *p, const char *path,
+                      const char *name, struct err *e)
+{
+    size_t n = chunk_len(dg->size, i);
+    int r = file_pread(fd, path, p, n, (uint64_t)i * CHUNK_SIZE, e);
+    if (r) {
+        err_prefix(e, "%s", name);
+    } else if (chunk_xxh(p, n) != dg->xxh[i]) {
+        r = err_set(e, ERR_DIGEST,
+                    "%s: the cache file %s is damaged (the checksum of its MiB %u differs)", name,
+                    path, i);
+    }
+    return r;
+}
+
+int disk_read(struct disk *d, uint32_t id, uint8_t *p, struct err *e)
+{
+    const struct digest *dg = digest_of(d, id);
+    char name[128];
+    model_object_name(d->o.m, id, name, sizeof name);
+    char *path = layout_object(d->dir, d->o.m, id);
+    if (!dg || !path) {
+        free(path);
+        return err_set(e, path ? ERR_NOTFOUND : ERR_NOMEM, "%s has no digest on record", name);
+    }
+    int fd = -1;
+    struct err e1 = {0};
+    int r = open_object(d, id, path, name, &fd, &e1);
+    for (uint32_t i = 0; i < dg->n && !r; i++) {
+        r = read_chunk(fd, dg, i, p + (size_t)i * CHUNK_SIZE, path, name, &e1);
+    }
+    if (r) {
+        disk_forget(d, id, path);
+        if (e) {
+            *e = e1;
+        }
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+    free(path);
+    return r;
+}
+
+/* Copy from a chunk verified a moment ago: rows of the embedding come from few chunks. */
+static bool from_kept(struct disk *d, uint32_t id, uint32_t chunk, size_t off, void *p, size_t n)
+{
+    bool hit = false;
+    pthread_mutex_lock(&d->mu);
+    for (int i = 0; i < DISK_CHUNKS_KEPT && !hit; i++) {
+        struct disk_kept *k = &d->kept[i];
+        if (k->p && k->id == id && k->chunk == chunk) {
+            memcpy(p, k->p + off, n);
+            k->used = ++d->kept_tick;
+            hit = true;
+        }
+    }
+    pthread_mutex_unlock(&d->mu);
+    return hit;
+}
+
+static void keep(struct disk *d, uint32_t id, uint32_t chunk, uint8_t *p)
+{
+    pthread_mutex_lock(&d->mu);
+    struct disk_kept *old = &d->kept[0];
+    for (int i = 1; i < DISK_CHUNKS_KEPT; i++) {
+        if (d->kept[i].used < old->used) {
+            old = &d->kept[i];
+        }
+    }
+    free(old->p);
+    *old = (struct disk_kept){p, id, chunk, ++d->kept_tick};
+    pthread_mutex_unlock(&d->mu);
+}
+
+int disk_read_part(struct disk *d, uint32_t id, uint64_t off, void *p, size_t n, struct err *e)
+{
+    const struct digest *dg = digest_of(d, id);
+    char name[128];
+    model_object_name(d->o.m, id, name, sizeof name);
+    char *path = layout_object(d->dir, d->o.m, id);
+    if (!dg || !path) {
+        free(path);
+        return err_set(e, path ? ERR_NOTFOUND : ERR_NOMEM, "%s has no digest on record", name);
+    }
+    int fd = -1, r = 0;
+    struct err e1 = {0};
+    uint8_t *out = p;
+    while (n && !r) {
+        uint32_t i = (uint32_t)(off / CHUNK_SIZE);
+        size_t at = (size_t)(off % CHUNK_SIZE), len = chunk_len(dg->size, i);
+        size_t k = n < len - at ? n : len - at;
+        if (!from_kept(d, id, i, at, out, k)) {
+            uint8_t *b = malloc(CHUNK_SIZE);
+            if (!b) {
+                r = err_set(e, ERR_NOMEM, "out of memory");
+                break;
+            }
+            r = fd < 0 ? open_object(d, id, path, name, &fd, &e1) : 0;
+            if (!r) {
+                r = read_chunk(fd, dg, i, b, path, name, &e1);
+            }
+            if (r) {
+                free(b);
+                disk_forget(d, id, path);
+                if (e) {
+                    *e = e1;
+                }
+                break;
+            }
+            memcpy(out, b + at, k);
+            keep(d, id, i, b);
+        }
+        out += k;
+        off += k;
+        n -= k;
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+    free(path);
+    return r;
+}

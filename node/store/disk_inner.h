@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT
+ * disk_inner.h: what disk.c and disk_write.c share. */
+#ifndef SHOAL_STORE_DISK_INNER_H
+#define SHOAL_STORE_DISK_INNER_H
+
+#include "node/store/catalog.h"
+#include "node/store/disk.h"
+#include "node/store/session.h"
+
+#include <pthread.h>
+
+#define DISK_CHUNKS_KEPT 8
+
+struct disk_item {
+    struct digest *digest; /* on record; set once, kept to the end */
+    uint64_t last_use;
+    uint64_t partial_bytes;
+    uint32_t pins;
+    bool found;    /* at open: there is a file */
+    bool present;  /* file and digest */
+    bool partial;  /* an unfinished file is in the session folder, in nobody's hands */
+    bool used_now; /* last_use has changed since open */
+};
+
+struct disk_kept {
+    uint8_t *p; /* one verified chunk */
+    uint32_t id, chunk;
+    uint64_t used;
+};
+
+struct disk {
+    struct disk_opts o;
+    char *dir, *journal;
+    uint32_t n;
+    struct catalog *cat;
+    int64_t model_no;
+    struct session *session;
+
+    pthread_mutex_t mu; /* what follows */
+    struct disk_item *it;
+    uint64_t used, reserved, partial_bytes, tick, kept_tick;
+    struct disk_kept kept[DISK_CHUNKS_KEPT];
+};
+
+void disk_log(struct disk *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* With mu: reserve `size` bytes of budget and volume, evicting for it. */
+int disk_room(struct disk *d, uint64_t size, struct err *e);
+/* The file is bad or gone: unlink, and no longer present. */
+void disk_forget(struct disk *d, uint32_t id, const char *path);
+
+#endif

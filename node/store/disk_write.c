@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: MIT
+ * disk_write.c: see disk.h: receiving an object chunk by chunk, and publishing. */
+#include "node/store/disk_inner.h"
+
+#include "node/store/journal.h"
+#include "node/store/layout.h"
+#include "proto/base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define JOURNAL_BATCH ((size_t)64 << 20)
+
+static void unreserve(struct disk *d, struct disk_file *f)
+{
+    pthread_mutex_lock(&d->mu);
+    d->reserved -= f->reserved;
+    pthread_mutex_unlock(&d->mu);
+    f->reserved = 0;
+}
+
+void disk_free(struct disk *d, struct disk_file *f)
+{
+    if (!f) {
+        return;
+    }
+    if (f->fd >= 0) {
+        close(f->fd);
+    }
+    if (f->rec_fd >= 0) {
+        close(f->rec_fd);
+    }
+    unreserve(d, f);
+    free(f->sums);
+    free(f->digest);
+    free(f);
+}
+
+/* The chunks of an unfinished file that are proven good. */
+static void take_up(struct disk *d, struct disk_file *f, const char *part, uint8_t *ram)
+{
+    uint64_t size = model_object(d->o.m, f->id)->size;
+    uint32_t n = chunk_count(size);
+    uint8_t rec[SESSION_RECORD], *own = ram ? NULL : malloc(CHUNK_SIZE);
+    struct err e;
+    while (f->done < n && (ram || own)) {
+        uint8_t *p = ram ? ram + (size_t)f->done * CHUNK_SIZE : own;
+        size_t len = chunk_len(size, f->done);
+        struct chunk_sum *s = &f->sums[f->done];
+        if (pread(f->rec_fd, rec, sizeof rec, (off_t)f->done * (off_t)sizeof rec) !=
+                (ssize_t)sizeof rec ||
+            !session_get_record(rec, f->done, s) ||
+            file_pread(f->fd, part, p, len, (uint64_t)f->done * CHUNK_SIZE, &e) ||
+            chunk_xxh(p, len) != s->xxh) {
+            break;
+        }
+        f->done++;
+    }
+    free(own);
+    /* what lies behind is of no use */
+    if (ftruncate(f->rec_fd, (off_t)f->done * (off_t)sizeof rec) != 0 ||
+        ftruncate(f->fd, (off_t)f->done * (off_t)CHUNK_SIZE) != 0) {
+        f->done = f->done < n ? f->done : 0;
+    }
+    if (f->done == n && ftruncate(f->fd, (off_t)size) != 0) {
+        f->done = 0;
+    }
+}
+
+int disk_begin(struct disk *d, uint32_t id, uint8_t *ram, struct disk_file **out, struct err *e)
+{
+    *out = NULL;
+    uint64_t size = model_object(d->o.m, id)->size;
+    uint32_t n = chunk_count(size);
+    struct disk_file *f = calloc(1, sizeof *f);
+    if (f) {
+        f->fd = f->rec_fd = -1;
+        f->id = id;
+        f->sums = calloc(n ? n : 1, sizeof *f->sums);
+    }
+    char *part = session_part(d->session, id), *rec = session_rec(d->session, id);
+    int r = 0;
+    if (!f || !f->sums || !part || !rec) {
+        r = err_set(e, ERR_NOMEM, "out of memory");
+    }
+    bool partial = false;
+    if (!r) {
+        pthread_mutex_lock(&d->mu);
+        struct disk_item *it = &d->it[id];
+        partial = it->partial;
+        it->partial = false;
+        d->partial_bytes -= it->partial_bytes;
+        it->partial_bytes = 0;
+        r = disk_room(d, size, e);
+        if (!r) {
+            f->reserved = size;
+        }
+        pthread_mutex_unlock(&d->mu);
+    }
+    if (!r) {
+        int flags = O_RDWR | O_CREAT | O_CLOEXEC | (partial ? 0 : O_TRUNC);
+        f->fd = open(part, flags, 0600);
+        if (f->fd < 0) {
+            r = err_sys(e, errno, "cannot create %s", part);
+        } else if (n > 1) {
+            f->rec_fd = open(rec, flags, 0600);
+            if (f->rec_fd < 0) {
+                r = err_sys(e, errno, "cannot create %s", rec);
+            }
+        }
+    }
+    if (!r && partial && f->rec_fd >= 0) {
+        take_up(d, f, part, ram);
+    }
+    if (r && f) {
+        session_remove(d->session, id);
+        disk_free(d, f);
+        f = NULL;
+    }
+    if (r && !f) {
+        free(part);
+        free(rec);
+        return r;
+    }
+    free(part);
+    free(rec);
+    *out = f;
+    return 0;
+}
+
+int disk_chunk(struct disk *d, struct disk_file *f, const void *p, size_t n,
+               const struct chunk_sum *s, struct err *e)
+{
+    char *part = session_part(d->session, f->id);
+    if (!part) {
+        return err_set(e, ERR_NOMEM, "out of memory");
+    }
+    int r = file_pwrite(f->fd, part, p, n, (uint64_t)f->done * CHUNK_SIZE, e);
+    if (!r && f->rec_fd >= 0) {
+        uint8_t rec[SESSION_RECORD];
+        session_put_record(rec, f->done, s);
+        r = file_pwrite(f->rec_fd, part, rec, sizeof rec, (uint64_t)f->done * sizeof rec, e);
+    }
+    free(part);
+    if (!r) {
+        f->sums[f->done++] = *s;
+    }
+    return r;
+}
+
+/* ---- digests ---- */
+
+static int compare(struct disk *d, uint32_t id, const struct digest *dg, struct err *e)
+{
+    pthread_mutex_lock(&d->mu);
+    const struct digest *old = d->it[id].digest;
+    pthread_mutex_unlock(&d->mu);
+    if (old && !digest_equal(old, dg)) {
+        char name[128];
+        return err_set(
+            e, ERR_DIGEST,
+            "%s: the origin now gives other bytes than when it was first fetched; if its "
+            "files were replaced on purpose, remove %s and start again",
+            model_object_name(d->o.m, id, name, sizeof name), d->dir);
+    }
+    return 0;
+}
+
+int disk_digest(struct disk *d, struct disk_file *f, struct err *e)
+{
+    f->digest = digest_make(model_object(d->o.m, f->id)->size, f->sums, DIGEST_ORIGIN);
+    if (!f->digest) {
+        return err_set(e, ERR_NOMEM, "out of memory");
+    }
+    return compare(d, f->id, f->digest, e);
+}
+
+int disk_check(struct disk *d, uint32_t id, const struct chunk_sum *sums, struct err *e)
+{
+    struct digest *dg = digest_make(model_object(d->o.m, id)->size, sums, DIGEST_ORIGIN);
+    int r = dg ? compare(d, id, dg, e) : err_set(e, ERR_NOMEM, "out of memory");
+    free(dg);
+    return r;
+}
+
+/* ---- publishing ---- */
+
+/* Digests into journal and catalog, before any file gets its name. */
+static int record(struct disk *d, struct disk_file *list, struct err *e)
+{
+    size_t n = 0, k = 0;
+    for (struct disk_file *f = list; f; f = f->next) {
+        n += f->result == 0;
+    }
+    if (!n) {
+        return 0;
+    }
+    struct catalog_row *rows = calloc(n, sizeof *rows);
+    struct disk_file **of = calloc(n, sizeof *of);
+    struct buf b;
+    buf_init(&b, JOURNAL_BATCH);
+    int r = rows && of ? 0 : err_set(e, ERR_NOMEM, "out of memory");
+    for (struct disk_file *f = list; f && !r; f = f->next) {
+        if (f->result) {
+            continue;
+        }
+        pthread_mutex_lock(&d->mu);
+        const struct disk_item *it = &d->it[f->id];
+        bool known = it->digest != NULL;
+        rows[k] = (struct catalog_row){.id = f->id, .d = f->digest, .last_use = it->last_use};
+        pthread_mutex_unlock(&d->mu);
+        of[k++] = f;
+        if (!known && journal_record(&b, f->id, f->digest)) {
+            r = err_set(e, ERR_NOMEM, "out of memory");
+        }
+    }
+    if (!r && b.n) {
+        r = journal_append(d->journal, &b, e);
+    }
+    if (!r) {
+        r = catalog_add(d->cat, d->model_no, rows, k, e);
+    }
+    for (size_t i = 0; i < k && !r; i++) {
+        of[i]->result = rows[i].result;
+        if (rows[i].result) {
+            char name[128];
+            disk_log(d,
+                     "%s: another process has recorded other bytes for it; this copy is not kept",
+                     model_object_name(d->o.m, of[i]->id, name, sizeof name));
+        }
+    }
+    free(rows);
+    free(of);
+    buf_free(&b);
+    return r;
+}
+
+static int give_name(struct disk *d, struct disk_file *f, struct err *e)
+{
+    char *part = session_part(d->session, f->id), *to = layout_object(d->dir, d->o.m, f->id);
+    int r = part && to ? 0 : err_set(e, ERR_NOMEM, "out of memory");
+    if (!r && rename(part, to) != 0) {
+        if (errno == ENOENT) { /* the first of its folder */
+            char *slash = strrchr(to, '/');
+            *slash = 0;
+            r = file_mkdirs(to, e);
+            *slash = '/';
+        }
+        if (!r && rename(part, to) != 0) {
+            r = err_sys(e, errno, "cannot rename %s to %s", part, to);
+        }
+    }
+    free(part);
+    free(to);
+    return r;
+}
+
+/* Sync each folder that got a file, once. */
+static void sync_dirs(struct disk *d, struct disk_file *list)
+{
+    char *last = NULL;
+    struct err e;
+    for (struct disk_file *f = list; f; f = f->next) {
+        char *p = f->result ? NULL : layout_object(d->dir, d->o.m, f->id);
+        char *slash = p ? strrchr(p, '/') : NULL;
+        size_t n = slash ? (size_t)(slash - p) : 0;
+        if (p && !(last && strncmp(last, p, n) == 0 && last[n] == '/')) {
+            file_sync_dir_of(p, &e); /* at worst the file is fetched again after a power loss */
+        }
+        if (p) {
+            free(last);
+            last = p;
+        }
+    }
+    free(last);
+}
+
+int disk_publish(struct disk *d, struct disk_file *list, struct err *e)
+{
+    int first = 0;
+    struct err e1 = {0};
+    for (struct disk_file *f = list; f; f = f->next) {
+        f->result = file_sync(f->fd, "a file of the cache", &e1);
+        if (f->result && !first) {
+            first = f->result;
+            *e = e1;
+        }
+    }
+    int r = record(d, list, &e1);
+    if (r && !first) {
+        first = r;
+        *e = e1;
+    }
+    for (struct disk_file *f = list; f; f = f->next) {
+        if (r && !f->result) {
+            f->result = r;
+        }
+        if (!f->result) {
+            f->result = give_name(d, f, &e1);
+            if (f->result && !first) {
+                first = f->result;
+                *e = e1;
+            }
+        }
+        session_remove(d->session, f->id); /* the record, and the file where it got no name */
+        unreserve(d, f);
+        if (!f->result) {
+            pthread_mutex_lock(&d->mu);
+            struct disk_item *it = &d->it[f->id];
+            if (!it->digest) {
+                it->digest = f->digest;
+                f->digest = NULL;
+            }
+            if (!it->present) {
+                it->present = true;
+                d->used += it->digest->size;
+            }
+            pthread_mutex_unlock(&d->mu);
+        }
+    }
+    sync_dirs(d, list);
+    return first;
+}
+
+void disk_abandon(struct disk *d, struct disk_file *f, bool keep)
+{
+    if (!f) {
+        return;
+    }
+    uint32_t id = f->id, done = f->done;
+    bool rec = f->rec_fd >= 0;
+    disk_free(d, f);
+    if (keep && rec && done) {
+        pthread_mutex_lock(&d->mu);
+        struct disk_item *it = &d->it[id];
+        it->partial = true;
+        it->partial_bytes = (uint64_t)done * CHUNK_SIZE;
+        d->partial_bytes += it->partial_bytes;
+        pthread_mutex_unlock(&d->mu);
+    } else {
+        session_remove(d->session, id);
+    }
+}

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT
+ * layout.c: see layout.h. */
+#include "node/store/layout.h"
+
+#include "node/store/nobackup.h"
+#include "proto/base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+char *layout_path(const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    int n = vsnprintf(NULL, 0, fmt, ap);
+    va_end(ap);
+    char *p = n < 0 ? NULL : malloc((size_t)n + 1);
+    if (p) {
+        va_start(ap, fmt);
+        vsnprintf(p, (size_t)n + 1, fmt, ap);
+        va_end(ap);
+    }
+    return p;
+}
+
+int layout_prepare(const char *cache_dir, struct err *e)
+{
+    int r = file_mkdirs(cache_dir, e);
+    if (!r) {
+        nobackup_mark(cache_dir);
+    }
+    return r;
+}
+
+int layout_lock(const char *cache_dir, struct err *e)
+{
+    char *p = layout_path("%s/lock", cache_dir);
+    if (!p) {
+        err_set(e, ERR_NOMEM, "out of memory");
+        return -1;
+    }
+    int fd = open(p, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0) {
+        err_sys(e, errno, "cannot open %s", p);
+    } else {
+        int r;
+        do {
+            r = flock(fd, LOCK_EX);
+        } while (r != 0 && errno == EINTR);
+        if (r != 0) {
+            err_sys(e, errno, "cannot lock %s", p);
+            close(fd);
+            fd = -1;
+        }
+    }
+    free(p);
+    return fd;
+}
+
+void layout_unlock(int fd)
+{
+    if (fd >= 0) {
+        close(fd);
+    }
+}
+
+char *layout_model_dir(const char *cache_dir, const uint8_t *root)
+{
+    char hex[2 * SHA256_SIZE + 1];
+    sha256_hex(root, hex);
+    return layout_path("%s/models/%.16s", cache_dir, hex);
+}
+
+char *layout_origin_dir(const char *cache_dir, const char *address)
+{
+    uint8_t d[SHA256_SIZE];
+    char hex[2 * SHA256_SIZE + 1];
+    sha256(address, strlen(address), d);
+    sha256_hex(d, hex);
+    return layout_path("%s/origins/%.16s", cache_dir, hex);
+}
+
+char *layout_object(const char *model_dir, const struct model *m, uint32_t id)
+{
+    static const char *const role[] = {
+#define ROLE_NAME(n, s) [MODEL_##n] = s,
+        MODEL_LAYER_ROLES(ROLE_NAME) MODEL_GLOBAL_ROLES(ROLE_NAME)
+#undef ROLE_NAME
+    };
+    const struct model_object *o = model_object(m, id);
+    if (o->kind == MODEL_EXPERT) {
+        return layout_path("%s/experts/%03u/%03u.mxfp4", model_dir, o->layer, o->index);
+    }
+    if (o->layer == MODEL_NONE) {
+        return layout_path("%s/spine/global/%s", model_dir, role[o->index]);
+    }
+    return layout_path("%s/spine/%03u/%s", model_dir, o->layer, role[o->index]);
+}

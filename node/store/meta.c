@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: MIT
+ * meta.c: see meta.h. origin.txt is lines of text:
+ *     shoal-origin 1 <address>
+ *     file <sha256> <size> <name>       (a piece of a file has the name <file>@<offset>+<bytes>)
+ *     absent <name>
+ *     shard <size> <entity tag or -> <name>
+ *     end <xxHash64 of all before, 16 hex digits> */
+#include "node/store/meta.h"
+
+#include "node/store/chunk.h"
+#include "node/store/layout.h"
+#include "node/store/meta_list.h"
+#include "proto/base/clock.h"
+#include "proto/base/file.h"
+
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define PIECE_MAX ((size_t)256 << 20)
+#define LIST_MAX ((size_t)16 << 20)
+#define BLOB_NAME "inventory.bin"
+
+struct meta {
+    char *cache_dir, *dir; /* NULL: nothing is kept */
+    char *address;
+    struct origin *o;
+    void (*log)(void *ctx, const char *line);
+    void *log_ctx;
+    pthread_mutex_t mu; /* what follows; not held while the origin is asked */
+    struct meta_list list;
+    bool dirty, trouble;
+    uint64_t saved; /* clock_ns */
+};
+
+static void say(struct meta *m, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void say(struct meta *m, const char *fmt, ...)
+{
+    if (m->log) {
+        char line[1000];
+        va_list ap;
+        va_start(ap, fmt);
+        vsnprintf(line, sizeof line, fmt, ap);
+        va_end(ap);
+        m->log(m->log_ctx, line);
+    }
+}
+
+/* ---- the list's file ---- */
+
+static int load_list(struct meta *m, struct err *e)
+{
+    char *p = layout_path("%s/origin.txt", m->dir);
+    if (!p) {
+        return err_set(e, ERR_NOMEM, "out of memory");
+    }
+    struct buf b;
+    buf_init(&b, LIST_MAX);
+    struct err e1 = {0};
+    int r = file_read_all(p, &b, &e1);
+    if (r == ERR_NOTFOUND) {
+        r = 0;
+    } else if (r) {
+        if (e) {
+            *e = e1;
+        }
+    } else {
+        r = meta_list_parse(&m->list, b.p, b.n, m->address, &e1);
+        if (r && r != ERR_NOMEM) {
+            say(m, "%s: %s; the metadata are fetched anew", p, e1.msg);
+            meta_list_free(&m->list);
+            r = 0;
+        }
+    }
+    buf_free(&b);
+    free(p);
+    return r;
+}
+
+/* With mu. */
+static int save_list(struct meta *m, struct err *e)
+{
+    m->saved = clock_ns();
+    if (!m->dir || !m->dirty) {
+        return 0;
+    }
+    struct buf b;
+    buf_init(&b, LIST_MAX);
+    char *p = layout_path("%s/origin.txt", m->dir);
+    int r = p ? meta_list_write(&m->list, m->address, &b) : ERR_NOMEM;
+    if (r) {
+        r = err_set(e, r, "%s", err_text(r));
+    } else {
+        int lock = layout_lock(m->cache_dir, e);
+        if (lock < 0) {
+            r = ERR_IO;
+        } else {
+            r = file_write_atomic(p, b.p, b.n, 0600, e);
+            layout_unlock(lock);
+        }
+    }
+    if (!r) {
+        m->dirty = false;
+    }
+    free(p);
+    buf_free(&b);
+    return r;
+}
+
+int meta_save(struct meta *m, struct err *e)
+{
+    pthread_mutex_lock(&m->mu);
+    int r = save_list(m, e);
+    pthread_mutex_unlock(&m->mu);
+    return r;
+}
+
+int meta_open(const char *cache_dir, const char *address, struct origin *o,
+              void (*log)(void *ctx, const char *line), void *log_ctx, struct meta **out,
+              struct err *e)
+{
+    *out = NULL;
+    struct meta *m = calloc(1, sizeof *m);
+    if (!m || pthread_mutex_init(&m->mu, NULL)) {
+        free(m);
+        return err_set(e, ERR_NOMEM, "out of memory");
+    }
+    m->o = o;
+    m->log = log;
+    m->log_ctx = log_ctx;
+    m->address = strdup(address);
+    m->saved = clock_ns();
+    int r = m->address ? 0 : err_set(e, ERR_NOMEM, "out of memory");
+    if (!r && cache_dir) {
+        m->cache_dir = strdup(cache_dir);
+        m->dir = layout_origin_dir(cache_dir, address);
+        r = m->cache_dir && m->dir ? layout_prepare(cache_dir, e)
+                                   : err_set(e, ERR_NOMEM, "out of memory");
+        if (!r) {
+            r = file_mkdirs(m->dir, e);
+        }
+        if (!r) {
+            r = load_list(m, e);
+        }
+    }
+    if (r) {
+        meta_close(m);
+        return r;
+    }
+    *out = m;
+    return 0;
+}
+
+void meta_close(struct meta *m)
+{
+    if (m) {
+        meta_list_free(&m->list);
+        pthread_mutex_destroy(&m->mu);
+        free(m->cache_dir);
+        free(m->dir);
+        free(m->address);
+        free(m);
+    }
+}
+
+/* ---- files in the cache ---- */
+
+/* Append a kept file. ERR_NOTFOUND: it is not kept, or not good any more (said in the log). */
+static int kept(struct meta *m, const char *name, struct buf *out, struct err *e)
+{
+    uint8_t want[SHA256_SIZE], have[SHA256_SIZE];
+    uint64_t size = 0;
+    pthread_mutex_lock(&m->mu);
+    const struct meta_item *it = meta_list_find(&m->list, META_FILE, name);
+    if (it) {
+        memcpy(want, it->sha, sizeof want);
+        size = it->size;
+    }
+    pthread_mutex_unlock(&m->mu);
+    char *p = it && m->dir ? layout_path("%s/%s", m->dir, name) : NULL;
+    if (!p) {
+        return ERR_NOTFOUND;
+    }
+    size_t had = out->n;
+    struct err e1 = {0};
+    int r = file_read_all(p, out, &e1);
+    if (r == ERR_LIMIT) {
+        if (e) {
+            *e = e1;
+        }
+    } else if (!r) {
+        sha256(out->p + had, out->n - had, have);
+        if (out->n - had != size || memcmp(have, want, sizeof want) != 0) {
+            r = err_set(&e1, ERR_DIGEST, "the cached metadata file %s is damaged", p);
+        }
+    }
+    if (r) {
+        out->n = had;
+        if (out->p) {
+            out->p[had] = 0;
+        }
+        if (r != ERR_LIMIT) {
+            say(m, "%s%s", e1.msg, m->o ? "; fetching it again" : "");
+            r = ERR_NOTFOUND;
+        }
+    }
+    free(p);
+    return r;
+}
+
+/* Keep bytes under a name. What the origin gives now must be what it gave before. */
+static int put(struct meta *m, const char *name, const void *bytes, size_t n, bool may_change,
+               struct err *e)
+{
+    if (!m->dir) {
+        return 0;
+    }
+    struct meta_item it = {.kind = META_FILE, .size = n};
+    sha256(bytes, n, it.sha);
+    pthread_mutex_lock(&m->mu);
+    const struct meta_item *old = meta_list_find(&m->list, META_FILE, name);
+    bool differs = old && memcmp(old->sha, it.sha, sizeof it.sha) != 0;
+    pthread_mutex_unlock(&m->mu);
+    if (differs && !may_change) {
+        return err_set(e, ERR_NET,
+                       "%s at the origin is not what it was when the model was first opened: use "
+                       "another cache folder for the new files, or remove %s",
+                       name, m->dir);
+    }
+    char *p = layout_path("%s/%s", m->dir, name);
+    struct err e1 = {0};
+    int r = ERR_NOMEM;
+    int lock = p ? layout_lock(m->cache_dir, &e1) : -1;
+    if (lock >= 0) {
+        r = file_write_atomic(p, bytes, n, 0600, &e1);
+        layout_unlock(lock);
+    }
+    free(p);
+    pthread_mutex_lock(&m->mu);
+    if (!r) {
+        r = meta_list_set(&m->list, name, &it);
+        m->dirty = true;
+        m->trouble = false;
+        if (clock_ns() - m->saved > 1000000000u) {
+            save_list(m, &e1);
+        }
+    } else if (!m->trouble) {
+        m->trouble = true;
+        say(m, "metadata cannot be kept for the next start: %s", e1.msg);
+    }
+    pthread_mutex_unlock(&m->mu);
+    return 0; /* not being able to keep it does no harm now */
+}
+
+static int offline(const char *name, struct err *e)
+{
+    return err_set(e, ERR_OFFLINE,
+                   "%s is not in the cache and the origin may not be asked (offline): run once "
+                   "without --offline to fetch it",
+                   name);
+}
+
+int meta_read(struct meta *m, const char *name, struct buf *out, struct err *e)
+{
+    pthread_mutex_lock(&m->mu);
+    bool absent = meta_list_find(&m->list, META_ABSENT, name) != NULL;
+    pthread_mutex_unlock(&m->mu);
+    if (absent) {
+        return err_set(e, ERR_NOTFOUND, "the model has no file %s", name);
+    }
+    int r = kept(m, name, out, e);
+    if (r != ERR_NOTFOUND) {
+        return r;
+    }
+    if (!m->o) {
+        return offline(name, e);
+    }
+    size_t had = out->n;
+    r = origin_get_file(m->o, name, out, e);
+    if (r == ERR_NOTFOUND) {
+        struct meta_item it = {.kind = META_ABSENT};
+        pthread_mutex_lock(&m->mu);
+        m->dirty = !meta_list_set(&m->list, name, &it) || m->dirty;
+        pthread_mutex_unlock(&m->mu);
+    } else if (!r) {
+        r = put(m, name, out->p + had, out->n - had, false, e);
+    }
+    return r;
+}
+
+int meta_get_blob(struct meta *m, struct buf *out, struct err *e)
+{
+    int r = kept(m, BLOB_NAME, out, e);
+    return r == ERR_NOTFOUND ? err_set(e, r, "no inventory is kept") : r;
+}
+
+int meta_put_blob(struct meta *m, const void *p, size_t n, struct err *e)
+{
+    return put(m, BLOB_NAME, p, n, true, e);
+}
+
+/* ---- shards ---- */
+
+bool meta_shard(struct meta *m, const char *name, uint64_t *size, char etag[ORIGIN_ETAG_MAX])
+{
+    pthread_mutex_lock(&m->mu);
+    const struct meta_item *it = meta_list_find(&m->list, META_SHARD, name);
+    if (it) {
+        *size = it->size;
+        snprintf(etag, ORIGIN_ETAG_MAX, "%s", it->etag);
+    }
+    pthread_mutex_unlock(&m->mu);
+    return it != NULL;
+}
+
+void meta_learned(struct meta *m, const char *name, uint64_t size, const char *etag)
+{
+    struct meta_item it = {.kind = META_SHARD, .size = size};
+    snprintf(it.etag, sizeof it.etag, "%s", etag);
+    pthread_mutex_lock(&m->mu);
+    m->dirty = !meta_list_set(&m->list, name, &it) || m->dirty;
+    pthread_mutex_unlock(&m->mu);
+}
+
+/* ---- as a model_source ---- */
+
+static int src_read_file(void *ctx, const char *name, struct buf *out, struct err *e)
+{
+    return meta_read(ctx, name, out, e);
+}
+
+static int src_read_range(void *ctx, const char *name, uint64_t off, void *p, size_t n,
+                          struct err *e)
+{
+    struct meta *m = ctx;
+    char *key = layout_path("%s@%llu+%zu", name, (unsigned long long)off, n);
+    struct buf b;
+    buf_init(&b, n);
+    int r = n > PIECE_MAX ? ERR_LIMIT : 0;
+    if (!key || r) {
+        free(key);
+        return err_set(e, r ? r : ERR_NOMEM, "%s: a header of %zu bytes", name, n);
+    }
+    r = kept(m, key, &b, e);
+    if (!r) {
+        memcpy(p, b.p, n);
+    } else if (r == ERR_NOTFOUND) {
+        r = m->o ? origin_get_range(m->o, name, off, p, n, e) : offline(name, e);
+        if (!r) {
+            r = put(m, key, p, n, false, e);
+        }
+    }
+    buf_free(&b);
+    free(key);
+    return r;
+}
+
+static int src_file_size(void *ctx, const char *name, uint64_t *size, struct err *e)
+{
+    struct meta *m = ctx;
+    char etag[ORIGIN_ETAG_MAX];
+    *size = UINT64_MAX;
+    if (meta_shard(m, name, size, etag) || !m->o) {
+        return 0;
+    }
+    uint32_t file;
+    int r = origin_file(m->o, name, &file, e);
+    if (!r && origin_size(m->o, file) == ORIGIN_UNKNOWN) {
+        char one; /* the answer to any range says how long the file is */
+        r = origin_get_range(m->o, name, 0, &one, 1, e);
+    }
+    if (!r) {
+        *size = origin_size(m->o, file);
+    }
+    return r;
+}
+
+void meta_source(struct meta *m, struct model_source *out)
+{
+    *out = (struct model_source){m, src_read_file, src_read_range, src_file_size};
+}

@@ -1,0 +1,511 @@
+/* SPDX-License-Identifier: MIT
+ * origin_http.c: the HTTP transport of origin.h: one thread, one curl multi handle, a few
+ * keep-alive connections.
+ *
+ * Redirects are followed here and not by curl: the token goes to the origin's own host only, and
+ * where a redirect led is remembered per file, so that a hub is asked once per shard and not once
+ * per range; when such a (signed) address stops working the hub is asked again. */
+#include "node/store/origin_inner.h"
+
+#include "proto/base/clock.h"
+
+#include <curl/curl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <time.h>
+
+#define CONNECTIONS 4 /* one of them is kept for demand */
+#define HOPS 8
+#define STALL_MS 10000
+#define ERROR_BODY_MAX (64u << 10) /* bytes of an error page read to keep the connection */
+
+struct xfer {
+    CURL *h;
+    struct curl_slist *headers;
+    struct origin *o;
+    struct run *run; /* NULL: free */
+    char *url;
+    bool via_redirect; /* not at the model's own address */
+    bool was_resolved; /* ... and that came from memory */
+    int hops;
+    struct http_head head;
+    char linked[HTTP_ETAG_MAX]; /* X-Linked-ETag of a redirect on the way */
+    bool judged, body_ok;
+    enum http_verdict verdict;
+    struct err err;
+    uint64_t discarded;
+    uint64_t last; /* clock_ns of the last byte or of the start */
+    bool paused, stalled;
+    char why[CURL_ERROR_SIZE];
+};
+
+struct http {
+    CURLM *m;
+    struct xfer x[CONNECTIONS];
+    double tokens; /* of the rate cap, bytes; below 0: wait */
+    uint64_t refill;
+};
+
+static void curl_start(void)
+{
+    curl_global_init(CURL_GLOBAL_DEFAULT);
+}
+
+int http_open(struct origin *o, struct http **out, struct err *e)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT; /* libcurl's own state needs it, once */
+    pthread_once(&once, curl_start);
+    (void)o;
+    struct http *h = calloc(1, sizeof *h);
+    if (!h || !(h->m = curl_multi_init())) {
+        free(h);
+        return err_set(e, ERR_NOMEM, "cannot start libcurl");
+    }
+    curl_multi_setopt(h->m, CURLMOPT_MAXCONNECTS, 16L);
+    *out = h;
+    return 0;
+}
+
+void http_free(struct http *h)
+{
+    if (!h) {
+        return;
+    }
+    for (int i = 0; i < CONNECTIONS; i++) {
+        if (h->x[i].h) {
+            curl_easy_cleanup(h->x[i].h);
+        }
+        curl_slist_free_all(h->x[i].headers);
+        free(h->x[i].url);
+    }
+    curl_multi_cleanup(h->m);
+    free(h);
+}
+
+void http_wake(struct http *h)
+{
+    curl_multi_wakeup(h->m);
+}
+
+/* ---- addresses ---- */
+
+/* Same scheme, host and port. */
+static bool same_site(const char *a, const char *b)
+{
+    static const CURLUPart part[] = {CURLUPART_SCHEME, CURLUPART_HOST, CURLUPART_PORT};
+    CURLU *u = curl_url(), *v = curl_url();
+    bool same =
+        u && v && !curl_url_set(u, CURLUPART_URL, a, 0) && !curl_url_set(v, CURLUPART_URL, b, 0);
+    for (int i = 0; same && i < 3; i++) {
+        char *x = NULL, *y = NULL;
+        same = !curl_url_get(u, part[i], &x, CURLU_DEFAULT_PORT) &&
+               !curl_url_get(v, part[i], &y, CURLU_DEFAULT_PORT) && strcasecmp(x, y) == 0;
+        curl_free(x);
+        curl_free(y);
+    }
+    curl_url_cleanup(u);
+    curl_url_cleanup(v);
+    return same;
+}
+
+static char *file_url(struct origin *o, const char *name)
+{
+    char *esc = curl_easy_escape(NULL, name, 0);
+    size_t n = esc ? strlen(o->url) + strlen(esc) + 2 : 0;
+    char *u = esc ? malloc(n) : NULL;
+    if (u) {
+        snprintf(u, n, "%s/%s", o->url, esc);
+    }
+    curl_free(esc);
+    return u;
+}
+
+/* ---- curl's callbacks ---- */
+
+static size_t on_header(char *p, size_t size, size_t n, void *arg)
+{
+    struct xfer *x = arg;
+    (void)size;
+    http_head_line(&x->head, p, n, (int64_t)time(NULL));
+    return n;
+}
+
+static int stop_with(struct xfer *x, enum http_verdict v)
+{
+    x->judged = true;
+    x->body_ok = false;
+    x->verdict = v;
+    return 0;
+}
+
+/* The head is complete: is the body what was asked for? */
+static void judge(struct xfer *x)
+{
+    struct origin *o = x->o;
+    struct run *r = x->run;
+    if (x->judged || (x->head.status >= 300 && x->head.status < 400)) {
+        return;
+    }
+    uint64_t total = origin_size(o, r->file);
+    bool whole = r->end == ORIGIN_UNKNOWN;
+    x->judged = true;
+    x->verdict =
+        http_judge(&x->head, r->pos, whole ? HTTP_UNKNOWN : r->end - r->pos, total, &x->err);
+    x->body_ok = x->verdict == HTTP_BODY;
+    if (!x->body_ok) {
+        return;
+    }
+    if (x->head.status == 206) {
+        total = x->head.total;
+    } else {
+        total = x->head.length;
+    }
+    const char *etag = *x->linked ? x->linked : x->head.etag;
+    if (run_learn(o, r, total, etag, &x->err)) {
+        stop_with(x, HTTP_FATAL);
+    } else if (whole && total != HTTP_UNKNOWN && total > 0) {
+        r->end = total;
+        r->head->size = total;
+    }
+}
+
+static size_t on_body(char *p, size_t size, size_t n, void *arg)
+{
+    struct xfer *x = arg;
+    struct origin *o = x->o;
+    (void)size;
+    judge(x);
+    if (!x->body_ok) {
+        /* a short error page is read to its end, so that the connection can be used again; a 200
+         * with a whole shard behind it is not */
+        x->discarded += n;
+        bool go_on = x->head.status != 200 && x->head.status != 206;
+        return go_on && x->discarded <= ERROR_BODY_MAX ? n : 0;
+    }
+    if (o->o.rate_limit) {
+        if (o->http->tokens < 0) {
+            x->paused = true;
+            return CURL_WRITEFUNC_PAUSE;
+        }
+        o->http->tokens -= (double)n;
+    }
+    x->last = clock_ns();
+    struct err e = {0};
+    if (run_data(o, x->run, p, n, &e)) {
+        x->err = e;
+        stop_with(x, HTTP_FATAL);
+        if (e.code != ERR_CANCELLED) {
+            x->verdict = HTTP_REFUSED;
+        }
+        return 0;
+    }
+    return n;
+}
+
+/* ---- one attempt ---- */
+
+static int prepare(struct xfer *x)
+{
+    struct origin *o = x->o;
+    struct run *r = x->run;
+    uint64_t stall = o->o.stall_ms ? o->o.stall_ms : STALL_MS;
+    curl_slist_free_all(x->headers);
+    x->headers = curl_slist_append(NULL, "Accept-Encoding: identity");
+    if (!x->headers) {
+        return ERR_NOMEM;
+    }
+    if (o->token && same_site(x->url, o->url)) {
+        size_t n = strlen(o->token) + 32;
+        char *line = malloc(n);
+        struct curl_slist *l = NULL;
+        if (line) {
+            snprintf(line, n, "Authorization: Bearer %s", o->token);
+            l = curl_slist_append(x->headers, line);
+        }
+        free(line);
+        if (!l) {
+            return ERR_NOMEM;
+        }
+    }
+    if (x->h) {
+        curl_easy_reset(x->h);
+    } else if (!(x->h = curl_easy_init())) {
+        return ERR_NOMEM;
+    }
+    CURL *h = x->h;
+    memset(&x->head, 0, sizeof x->head);
+    memset(&x->err, 0, sizeof x->err);
+    x->judged = x->body_ok = x->paused = x->stalled = false;
+    x->verdict = HTTP_RETRY;
+    x->discarded = 0;
+    x->why[0] = 0;
+    x->last = clock_ns();
+    curl_easy_setopt(h, CURLOPT_URL, x->url);
+    curl_easy_setopt(h, CURLOPT_PROTOCOLS_STR, "http,https");
+    curl_easy_setopt(h, CURLOPT_FOLLOWLOCATION, 0L);
+    curl_easy_setopt(h, CURLOPT_HTTPHEADER, x->headers);
+    curl_easy_setopt(h, CURLOPT_USERAGENT, "shoal");
+    curl_easy_setopt(h, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(h, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
+    curl_easy_setopt(h, CURLOPT_TCP_KEEPALIVE, 1L);
+    curl_easy_setopt(h, CURLOPT_BUFFERSIZE, 256L * 1024L);
+    curl_easy_setopt(h, CURLOPT_CONNECTTIMEOUT_MS, (long)stall);
+    curl_easy_setopt(h, CURLOPT_ERRORBUFFER, x->why);
+    curl_easy_setopt(h, CURLOPT_HEADERFUNCTION, on_header);
+    curl_easy_setopt(h, CURLOPT_HEADERDATA, x);
+    curl_easy_setopt(h, CURLOPT_WRITEFUNCTION, on_body);
+    curl_easy_setopt(h, CURLOPT_WRITEDATA, x);
+    curl_easy_setopt(h, CURLOPT_PRIVATE, x);
+    if (r->end != ORIGIN_UNKNOWN) {
+        char range[64];
+        snprintf(range, sizeof range, "%llu-%llu", (unsigned long long)r->pos,
+                 (unsigned long long)(r->end - 1));
+        curl_easy_setopt(h, CURLOPT_RANGE, range);
+    }
+    return 0;
+}
+
+static void finish(struct xfer *x, enum http_verdict v, bool host_level, uint64_t wait_ms)
+{
+    struct run *r = x->run;
+    x->run = NULL;
+    run_end(x->o, r, v, host_level, wait_ms, &x->err);
+}
+
+static void launch(struct http *h, struct xfer *x)
+{
+    if (!x->url || prepare(x) || curl_multi_add_handle(h->m, x->h)) {
+        err_set(&x->err, ERR_NOMEM, "out of memory");
+        finish(x, HTTP_FATAL, false, 0);
+    }
+}
+
+static void begin(struct http *h, struct xfer *x, struct origin *o, struct run *r)
+{
+    x->o = o;
+    x->run = r;
+    x->hops = 0;
+    x->linked[0] = 0;
+    free(x->url);
+    pthread_mutex_lock(&o->mu);
+    const char *name = o->files[r->file].name;
+    char *resolved = o->files[r->file].resolved;
+    x->url = resolved ? strdup(resolved) : file_url(o, name);
+    x->via_redirect = x->was_resolved = resolved != NULL;
+    pthread_mutex_unlock(&o->mu);
+    launch(h, x);
+}
+
+static void forget_resolved(struct origin *o, uint32_t file)
+{
+    pthread_mutex_lock(&o->mu);
+    free(o->files[file].resolved);
+    o->files[file].resolved = NULL;
+    pthread_mutex_unlock(&o->mu);
+}
+
+/* True: the same run has been sent on to where the answer points. */
+static bool redirect(struct http *h, struct xfer *x)
+{
+    char *to = NULL;
+    curl_easy_getinfo(x->h, CURLINFO_REDIRECT_URL, &to);
+    x->verdict = HTTP_REFUSED;
+    if (!to) {
+        err_set(&x->err, ERR_NET, "the server answers %d without saying where to go",
+                x->head.status);
+        return false;
+    }
+    bool http = strncasecmp(to, "http://", 7) == 0, https = strncasecmp(to, "https://", 8) == 0;
+    if (!http && !https) {
+        err_set(&x->err, ERR_NET, "the server redirects to an address that is no http(s) URL");
+        return false;
+    }
+    if (http && strncasecmp(x->url, "https://", 8) == 0) {
+        err_set(&x->err, ERR_NET, "the server redirects from https to unprotected http: refused");
+        return false;
+    }
+    if (++x->hops > HOPS) {
+        err_set(&x->err, ERR_NET, "the server redirects in a circle");
+        return false;
+    }
+    if (x->head.linked) {
+        snprintf(x->linked, sizeof x->linked, "%s", x->head.etag);
+    }
+    char *u = strdup(to); /* `to` belongs to the handle that is reset now */
+    free(x->url);
+    x->url = u;
+    x->via_redirect = true;
+    x->was_resolved = false;
+    launch(h, x);
+    return true;
+}
+
+static void done(struct http *h, struct xfer *x, CURLcode rc)
+{
+    struct origin *o = x->o;
+    struct run *r = x->run;
+    curl_multi_remove_handle(h->m, x->h);
+    int status = x->head.status;
+    if ((rc == CURLE_OK || rc == CURLE_WRITE_ERROR) && status >= 300 && status < 400) {
+        if (!redirect(h, x)) {
+            finish(x, x->verdict, false, 0);
+        }
+        return;
+    }
+    if (rc == CURLE_OK || (x->judged && !x->body_ok)) {
+        judge(x);
+        if (!x->body_ok && x->via_redirect &&
+            (status == 400 || status == 401 || status == 403 || status == 404 || status == 410)) {
+            /* a signed address that is no longer good: ask the origin for a new one */
+            forget_resolved(o, r->file);
+            err_set(&x->err, ERR_NET,
+                    "the address that the server redirects to has expired or refuses (status %d)",
+                    status);
+            finish(x, HTTP_REFUSED, false, x->was_resolved ? 1 : 0);
+            return;
+        }
+        if (x->body_ok && x->via_redirect && !x->was_resolved) {
+            pthread_mutex_lock(&o->mu);
+            free(o->files[r->file].resolved);
+            o->files[r->file].resolved = strdup(x->url);
+            pthread_mutex_unlock(&o->mu);
+        }
+        if (x->body_ok && r->end != ORIGIN_UNKNOWN && r->pos < r->end) {
+            err_set(&x->err, ERR_NET, "the answer ended early");
+            x->verdict = HTTP_RETRY;
+        }
+        bool host = status == 429 || status == 503;
+        finish(x, x->verdict, host, x->head.retry_after_ms);
+        return;
+    }
+    if (x->via_redirect) { /* perhaps that host is gone */
+        forget_resolved(o, r->file);
+    }
+    err_set(&x->err, ERR_NET, "%s", *x->why ? x->why : curl_easy_strerror(rc));
+    bool tls = rc == CURLE_PEER_FAILED_VERIFICATION || rc == CURLE_SSL_CACERT_BADFILE;
+    finish(x, tls ? HTTP_FATAL : HTTP_RETRY,
+           rc == CURLE_COULDNT_CONNECT || rc == CURLE_COULDNT_RESOLVE_HOST ||
+               rc == CURLE_COULDNT_RESOLVE_PROXY || !x->judged,
+           0);
+}
+
+/* ---- the thread ---- */
+
+static void refill(struct http *h, const struct origin *o, uint64_t now)
+{
+    if (!o->o.rate_limit) {
+        return;
+    }
+    double add = (double)(now - h->refill) * 1e-9 * (double)o->o.rate_limit;
+    double most = (double)o->o.rate_limit * 0.1; /* a tenth of a second may come at once */
+    h->tokens = h->tokens + add > most ? most : h->tokens + add;
+    h->refill = now;
+    for (int i = 0; i < CONNECTIONS && h->tokens >= 0; i++) {
+        struct xfer *x = &h->x[i];
+        if (x->run && x->paused) {
+            x->paused = false;
+            x->last = now;
+            curl_easy_pause(x->h, CURLPAUSE_CONT);
+        }
+    }
+}
+
+/* A transfer that has given no byte for long is cut; what has come is kept. */
+static void cut_stalled(struct http *h, struct origin *o, uint64_t now)
+{
+    uint64_t stall = (uint64_t)(o->o.stall_ms ? o->o.stall_ms : STALL_MS) * 1000000u;
+    for (int i = 0; i < CONNECTIONS; i++) {
+        struct xfer *x = &h->x[i];
+        if (x->run && !x->paused && now - x->last > stall) {
+            curl_multi_remove_handle(h->m, x->h);
+            if (x->via_redirect) {
+                forget_resolved(o, x->run->file);
+            }
+            err_set(&x->err, ERR_NET, "no bytes for %.1f s", (double)(now - x->last) * 1e-9);
+            finish(x, HTTP_RETRY, !x->judged, 0);
+        }
+    }
+}
+
+/* Fill free connections; returns when to look again. */
+static uint64_t fill(struct http *h, struct origin *o, uint64_t now)
+{
+    uint64_t wake = UINT64_MAX;
+    for (;;) {
+        struct xfer *slot = NULL;
+        int busy = 0;
+        for (int i = 0; i < CONNECTIONS; i++) {
+            if (h->x[i].run) {
+                busy++;
+            } else if (!slot) {
+                slot = &h->x[i];
+            }
+        }
+        if (!slot) {
+            return wake;
+        }
+        pthread_mutex_lock(&o->mu);
+        struct run *r = run_take(o, now, busy >= CONNECTIONS - 1, &wake);
+        pthread_mutex_unlock(&o->mu);
+        if (!r) {
+            return wake;
+        }
+        begin(h, slot, o, r);
+    }
+}
+
+void *http_main(void *origin)
+{
+    struct origin *o = origin;
+    struct http *h = o->http;
+    h->refill = clock_ns();
+    for (;;) {
+        uint64_t now = clock_ns();
+        pthread_mutex_lock(&o->mu);
+        bool stop = o->stop;
+        pthread_mutex_unlock(&o->mu);
+        if (stop) {
+            break;
+        }
+        refill(h, o, now);
+        cut_stalled(h, o, now);
+        uint64_t wake = fill(h, o, now);
+        int running = 0, left;
+        curl_multi_perform(h->m, &running);
+        CURLMsg *m;
+        bool any = false;
+        while ((m = curl_multi_info_read(h->m, &left))) {
+            if (m->msg == CURLMSG_DONE) {
+                struct xfer *x = NULL;
+                curl_easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, (char **)&x);
+                done(h, x, m->data.result);
+                any = true;
+            }
+        }
+        origin_tick(o, now);
+        if (any) {
+            continue;
+        }
+        bool paused = false;
+        for (int i = 0; i < CONNECTIONS; i++) {
+            paused = paused || (h->x[i].run && h->x[i].paused);
+        }
+        uint64_t ms = paused ? 10 : 250;
+        now = clock_ns();
+        if (wake != UINT64_MAX) {
+            uint64_t until = wake > now ? (wake - now) / 1000000u + 1 : 0;
+            ms = until < ms ? until : ms;
+        }
+        curl_multi_poll(h->m, NULL, 0, (int)ms, NULL);
+    }
+    for (int i = 0; i < CONNECTIONS; i++) {
+        if (h->x[i].run) {
+            curl_multi_remove_handle(h->m, h->x[i].h);
+            err_set(&h->x[i].err, ERR_CANCELLED, "the store is being closed");
+            finish(&h->x[i], HTTP_RETRY, false, 0);
+        }
+    }
+    return NULL;
+}

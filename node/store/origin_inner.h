@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT
+ * origin_inner.h: what origin.c (queue, runs, retries) and the two transports share. */
+#ifndef SHOAL_STORE_ORIGIN_INNER_H
+#define SHOAL_STORE_ORIGIN_INNER_H
+
+#include "node/store/http_head.h"
+#include "node/store/origin.h"
+
+#include <pthread.h>
+
+struct origin_file {
+    char *name;
+    char *resolved; /* where redirects have led to; transport's thread only */
+    uint64_t size;
+    char etag[ORIGIN_ETAG_MAX];
+};
+
+/* Parts of one file that follow each other: one request. */
+struct run {
+    struct origin_part *head; /* linked by next; bytes go to the first */
+    uint32_t file;
+    uint64_t pos, end; /* the next byte, and behind the last one; end ORIGIN_UNKNOWN: to the end */
+    uint64_t skip;     /* bytes of a part that has ended early */
+    uint64_t given;    /* bytes handed on in this attempt */
+    bool completed;    /* a part was completed in this attempt */
+    uint8_t prio;
+};
+
+struct http; /* origin_http.c */
+
+struct origin {
+    struct origin_opts o;
+    char *url, *token, *host; /* host: for sentences */
+    struct http *http;        /* NULL: a folder */
+    pthread_t thread;
+    bool started;
+
+    pthread_mutex_t mu; /* what follows */
+    pthread_cond_t cv;  /* the folder's thread waits here */
+    struct origin_file *files;
+    uint32_t n_files, cap_files;
+    struct origin_part *head, *tail; /* waiting, in order of submission */
+    uint64_t seq, bytes, retries;
+    uint64_t pause_until; /* clock_ns: nobody asks before */
+    uint64_t last_byte, last_wait_log, last_retry_log;
+    uint32_t host_fails; /* in a row, at the level of the host */
+    uint32_t rng;
+    bool stop;
+};
+
+/* With mu: take the next request's parts out of the queue. *wake: when to look again if NULL. */
+struct run *run_take(struct origin *o, uint64_t now, bool demand_only, uint64_t *wake);
+/* Without mu: what an answer says about the file: remembered if new. Contradiction: an error. */
+int run_learn(struct origin *o, struct run *r, uint64_t total, const char *etag, struct err *e);
+/* Without mu: bytes at r->pos. An error means more bytes than asked. */
+int run_data(struct origin *o, struct run *r, const void *p, size_t n, struct err *e);
+/* Without mu: the attempt is over; what is not complete is queued again or fails. Frees r.
+ * host_level: the fault is the host's, not this file's; wait_ms: the server's Retry-After. */
+void run_end(struct origin *o, struct run *r, enum http_verdict v, bool host_level,
+             uint64_t wait_ms, const struct err *e);
+/* Without mu, now and then by the thread: say what a long wait is for. */
+void origin_tick(struct origin *o, uint64_t now);
+void origin_say(struct origin *o, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+int http_open(struct origin *o, struct http **out, struct err *e);
+void http_free(struct http *h);
+void http_wake(struct http *h);
+void *http_main(void *origin);
+
+#endif
