@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define QUESTION "Define whale."
 /* What the demo model was trained to say; a wrong answer is a broken build. */
@@ -32,7 +33,8 @@ struct round {
     struct answer answer;
     struct store_stats store;
     json_t *stats;
-    uint64_t served; /* bytes that the server says it sent */
+    uint64_t experts; /* of the model */
+    uint64_t served;  /* bytes that the server says it sent */
 };
 
 struct demo {
@@ -71,6 +73,7 @@ static int ask(struct demo *d, struct round *r, struct err *e)
     if (!rc) {
         store_get_stats(s.st, &r->store);
         r->stats = cli_session_stats_json(&s, &r->store);
+        r->experts = s.plan.expert_bytes / s.plan.expert_size;
     }
     tok_ids_free(&ids);
     cli_session_close(&s);
@@ -181,10 +184,13 @@ static int result(struct demo *d)
                                         (json_int_t)v.requests, "ranges", (json_int_t)v.ranges,
                                         "bytes", (json_int_t)v.bytes));
     }
-    cli_note(d->c,
-             "what happened: the origin sent %s in %llu requests, only for the parts of the "
-             "model that the answer used.",
-             cli_bytes(v.bytes, a), (unsigned long long)v.requests);
+    cli_note(
+        d->c,
+        "what happened: the origin sent %s in %llu requests: metadata, spine, and %llu of %llu "
+        "experts, those that the answer used.",
+        cli_bytes(v.bytes, a), (unsigned long long)v.requests,
+        (unsigned long long)d->rounds[0].store.experts_fetched,
+        (unsigned long long)d->rounds[0].experts);
     cli_note(d->c,
              "They were checked, kept on disk, and the second answer came from there: nothing "
              "from the origin, the same receipt, so the same bits.");
