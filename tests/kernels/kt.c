@@ -319,7 +319,7 @@ static bool written(const struct kt *k, size_t off)
 void kt_run(struct kt *k, struct kt_config *c, uint32_t chunk)
 {
     uint8_t *host = c->arena->host;
-    memcpy(host, k->master, KT_ARENA);
+    memcpy(host, k->master, k->used + GUARD);
     k->buf.host = host;
     struct kern_cmd cmds[64];
     size_t n = 0;
@@ -396,7 +396,7 @@ void kt_run_all(struct kt *k, struct kt_config *c, size_t n, uint64_t *digest)
         for (size_t j = 0; j < (k->T > 1 ? 3 : 1); j++) {
             kt_run(k, &c[i], chunks[j]);
             if (!k->expected) {
-                memcpy(k->expect, c[i].arena->host, KT_ARENA);
+                memcpy(k->expect, c[i].arena->host, k->used + GUARD);
                 k->expected = true;
                 digest_add(k, digest);
             } else {
