@@ -4,6 +4,7 @@
  * origin_dir.c. */
 #include "node/store/origin_inner.h"
 
+#include "node/store/chunk.h"
 #include "node/store/sync.h"
 #include "proto/base/clock.h"
 
@@ -417,8 +418,10 @@ static void say_retry(struct origin *o, const struct origin_part *p, const struc
                       uint64_t wait_ns, uint64_t now)
 {
     pthread_mutex_lock(&o->mu);
-    bool say = now - o->last_retry_log > 1000000000u || o->last_retry_log == 0;
+    uint64_t what = chunk_xxh(e->msg, strlen(e->msg)) ^ chunk_xxh(p->name, strlen(p->name));
+    bool say = now > o->last_retry_log + 1000000000u || what != o->last_retry_what;
     if (say) {
+        o->last_retry_what = what;
         o->last_retry_log = o->last_wait_log = now;
     }
     pthread_mutex_unlock(&o->mu);
@@ -522,8 +525,8 @@ void origin_tick(struct origin *o, uint64_t now)
     double secs = 0, next = 0;
     pthread_mutex_lock(&o->mu);
     struct origin_part *p = o->head;
-    if (p && now - o->last_byte > SAY_NS && now - o->last_wait_log > SAY_NS &&
-        now - p->since > SAY_NS) {
+    if (p && now > o->last_byte + SAY_NS && now > o->last_wait_log + SAY_NS &&
+        now > p->since + SAY_NS) {
         uint64_t from = o->last_byte > p->since ? o->last_byte : p->since;
         uint64_t at = p->not_before > o->pause_until ? p->not_before : o->pause_until;
         snprintf(what, sizeof what, "%s", p->name);

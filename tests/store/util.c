@@ -99,9 +99,9 @@ void util_log_line(void *ctx, const char *line)
 
 int util_log_has(struct util_log *l, const char *part)
 {
-    int k = 0;
+    int k = !*part;
     pthread_mutex_lock(l->mu);
-    for (const char *p = l->text; (p = strstr(p, part)); p += strlen(part)) {
+    for (const char *p = l->text; *part && (p = strstr(p, part)); p += strlen(part)) {
         k++;
     }
     pthread_mutex_unlock(l->mu);
