@@ -86,7 +86,7 @@ static int on_event(void *ctx, const struct parse_event *ev)
 static int raw_token(struct stream *t, uint32_t id)
 {
     size_t n;
-    const char *p = tok_bytes(t->s->tok, id, &n);
+    const char *p = t->s->tok ? tok_bytes(t->s->tok, id, &n) : NULL;
     if (!p || tok_is_skipped(t->s->tok, id)) {
         return 0;
     }

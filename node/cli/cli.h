@@ -73,8 +73,12 @@ const char *cli_bytes(uint64_t n, char out[CLI_NUM]);
 /* "0.4 s", "12 s", "3 min 20 s", "2 h 5 min". */
 const char *cli_duration(double s, char out[CLI_NUM]);
 
-/* Set by SIGINT and SIGTERM; long work looks at it and ends. A second signal kills. */
+/* At start: a broken pipe is an error of the write, not a signal. */
+void cli_ignore_sigpipe(void);
+/* From here on SIGINT and SIGTERM only set a flag; a second signal kills. For work that looks at
+ * the flag between its steps. Before it (opening, loading) the first signal kills, which loses
+ * nothing: what is on disk is always whole. */
+void cli_catch_interrupts(void);
 bool cli_interrupted(void);
-void cli_catch_signals(void);
 
 #endif

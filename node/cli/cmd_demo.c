@@ -207,6 +207,7 @@ static int run(struct cli *c, const void *opts, int argc, char **argv)
     struct demo d = {.c = &brief, .o = opts};
     struct err e = {0};
     brief.brief = true;
+    cli_catch_interrupts(); /* from the start, so that the temporary cache is always removed */
     buf_init(&d.model, 4096);
     buf_init(&d.cache, 4096);
     int status = play(&d, &e) ? cli_fail(c, &e) : result(&d);

@@ -119,9 +119,10 @@ static int run(struct cli *c, const void *opts, int argc, char **argv)
         tok_ids_free(&ids);
         return cli_fail(c, &e);
     }
+    cli_catch_interrupts();
     double t = clock_s();
-    int r = 0;
-    if (o->prompt) {
+    int r = o->prompt ? cli_session_need_tok(&s, &e) : 0;
+    if (!r && o->prompt) {
         r = tok_encode(s.tok, o->prompt, strlen(o->prompt), o->special, &ids, &e);
         if (!r && !ids.n) {
             r = err_set(&e, ERR_ARG, "the prompt is empty");

@@ -106,7 +106,10 @@ static int check_usage(const struct run_opts *o, struct tok_ids *ids, struct err
 static int make_prompt(struct cli_session *s, const struct run_opts *o, struct prompt *p,
                        struct err *e)
 {
-    int r = 0;
+    int r = o->ids ? 0 : cli_session_need_tok(s, e);
+    if (r) {
+        return r;
+    }
     if (o->prompt) {
         r = tok_encode(s->tok, o->prompt, strlen(o->prompt), o->special, &p->ids, e);
     } else if (o->chat) {
@@ -265,6 +268,7 @@ static int run(struct cli *c, const void *opts, int argc, char **argv)
         tok_ids_free(&p.ids);
         return cli_fail(c, &e);
     }
+    cli_catch_interrupts();
     int status = CLI_OK;
     int r = make_prompt(&s, o, &p, &e);
     if (!r) {

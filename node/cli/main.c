@@ -88,7 +88,7 @@ int main(int argc, char **argv)
     struct cli c = {.exe = exe};
     plat_exe(exe, sizeof exe);
     c.files = plat_raise_files(&c.files_before);
-    cli_catch_signals();
+    cli_ignore_sigpipe();
     const char *name = argc > 1 ? argv[1] : "help";
     if (!strcmp(name, "--help") || !strcmp(name, "-h")) {
         name = "help";

@@ -156,7 +156,16 @@ bool cli_interrupted(void)
     return interrupted != 0;
 }
 
-void cli_catch_signals(void)
+void cli_ignore_sigpipe(void)
+{
+    struct sigaction a;
+    memset(&a, 0, sizeof a);
+    a.sa_handler = SIG_IGN;
+    sigemptyset(&a.sa_mask);
+    sigaction(SIGPIPE, &a, NULL);
+}
+
+void cli_catch_interrupts(void)
 {
     struct sigaction a;
     memset(&a, 0, sizeof a);
@@ -165,7 +174,4 @@ void cli_catch_signals(void)
     sigemptyset(&a.sa_mask);
     sigaction(SIGINT, &a, NULL);
     sigaction(SIGTERM, &a, NULL);
-    a.sa_handler = SIG_IGN;
-    a.sa_flags = 0;
-    sigaction(SIGPIPE, &a, NULL);
 }

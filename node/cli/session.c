@@ -137,8 +137,16 @@ static int open_tok(struct cli_session *s, struct err *e)
     buf_init(&ranks, TOK_MAX_FILE);
     buf_init(&config, TOK_MAX_CONFIG);
     int r = read_model_file(s, "tiktoken.model", &ranks, e);
+    if (r == ERR_NOTFOUND && s->f_wanted) {
+        /* A checkpoint without a tokenizer still computes: --ids need no text. */
+        s->no_tok = *e;
+        buf_free(&ranks);
+        buf_free(&config);
+        return 0;
+    }
     if (!r) {
         r = read_model_file(s, "tokenizer_config.json", &config, e);
+        r = r == ERR_NOTFOUND ? 0 : r; /* the 256 special tokens then have no names */
     }
     if (!r) {
         r = tok_open(ranks.p, ranks.n, config.p, config.n, &s->tok, e);
@@ -149,6 +157,18 @@ static int open_tok(struct cli_session *s, struct err *e)
     buf_free(&ranks);
     buf_free(&config);
     return r;
+}
+
+int cli_session_need_tok(const struct cli_session *s, struct err *e)
+{
+    if (s->tok) {
+        return 0;
+    }
+    *e = s->no_tok;
+    char why[sizeof e->msg];
+    memcpy(why, e->msg, sizeof why);
+    return err_set(e, ERR_NOTFOUND,
+                   "this model has no tokenizer (%.400s): text cannot be read, only --ids", why);
 }
 
 /* ---- store, backend, inference ---- */
@@ -321,6 +341,7 @@ int cli_session_open(struct cli_session *s, struct cli *c, const struct model_op
             say_cache(s);
         }
     }
+    s->f_wanted = depth == SESSION_INFER;
     r = r ? r : open_tok(s, e);
     if (!r && depth == SESSION_INFER) {
         r = open_infer(s, k, e);
@@ -365,7 +386,7 @@ size_t cli_session_stops(const struct cli_session *s, uint32_t out[SESSION_STOPS
     out[n++] = model_config(s->m)->eos;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         uint32_t id;
-        if (tok_special_id(s->tok, names[i], &id) && id != out[0]) {
+        if (s->tok && tok_special_id(s->tok, names[i], &id) && id != out[0]) {
             out[n++] = id;
         }
     }

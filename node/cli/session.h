@@ -68,8 +68,10 @@ struct cli_session {
     struct store *st;
     const struct model *m;
     struct infer *f;
-    struct tok *tok;
-    uint32_t chunk; /* rows of one prefill call */
+    struct tok *tok;   /* NULL with SESSION_INFER when the model has none: cli_session_need_tok */
+    struct err no_tok; /* why there is none */
+    bool f_wanted;     /* SESSION_INFER: the tokenizer may be missing */
+    uint32_t chunk;    /* rows of one prefill call */
     struct live *live;
 
     pthread_mutex_t lock; /* guards what follows: written by the worker, read by the live thread */
@@ -92,6 +94,8 @@ enum cli_session_depth {
 int cli_session_open(struct cli_session *s, struct cli *c, const struct model_opts *o,
                      const struct compute_opts *k, enum cli_session_depth depth, struct err *e);
 void cli_session_close(struct cli_session *s);
+/* ERR_NOTFOUND with a sentence when the model came without a tokenizer. */
+int cli_session_need_tok(const struct cli_session *s, struct err *e);
 /* Say what the worker is doing now (progress.c); total may be 0. */
 void cli_session_phase(struct cli_session *s, enum phase p, uint64_t done, uint64_t total);
 /* The compose function of the live line, and the progress hook of infer. */
