@@ -21,8 +21,9 @@ struct kern_bench_opts {
     enum kern_isa isa; /* AUTO: the best of this machine */
     unsigned threads;  /* 0: one per performance core */
     double seconds;    /* about how long in all; at least nine samples are taken however small */
-    size_t memory;     /* bytes of weights at most, 0: 512 MiB; matrices lose rows to fit */
-    const char *only;  /* names that start with this, NULL: all */
+    size_t
+        memory; /* bytes of weights at most, 0: 512 MiB; experts, then rows, are left out to fit */
+    const char *only; /* names that start with this, NULL: all */
 };
 
 struct kern_bench_result {

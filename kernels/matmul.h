@@ -50,7 +50,7 @@ void kern_matmul_prepare(const struct kern_matmul *m, enum kern_isa isa, void *s
 /* Writes y[t][r] for row0 <= r < row1 and all t, after all rows of x are prepared. Disjoint ranges
  * may run at the same time; the result does not depend on the split. Ranges of 32 rows and more let
  * the memory streams run at their best. isa is one that kern_isa_available() accepts, not AUTO.
- * Needs up to 64 KiB of stack. */
+ * Needs up to 32 KiB of stack. */
 void kern_matmul_rows(const struct kern_matmul *m, enum kern_isa isa, const void *scratch,
                       uint32_t row0, uint32_t row1);
 

@@ -24,7 +24,7 @@
 #define INLINE static inline __attribute__((always_inline))
 
 #define STRIDE 4   /* blocks between two prefetches */
-#define AHEAD 1024 /* bytes that weights are asked for before their use */
+#define AHEAD 1536 /* bytes that weights are asked for before their use */
 
 /* Where the rows of a matrix lie. */
 struct source {
