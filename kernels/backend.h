@@ -3,13 +3,15 @@
  *
  * node/infer records commands over buffers and submits them; the CPU backend (cpu.h) runs them on a
  * worker pool, a GPU backend may run them elsewhere. Every command is defined bit for bit in
- * NUMERICS.md, so which backend, instruction set or thread count did the work can never be told from
- * the result. Commands of one submission take effect in order; a command sees all effects of the
- * earlier ones.
+ * NUMERICS.md, so which backend, instruction set or thread count did the work can never be told
+ * from the result. Commands of one submission take effect in order; a command sees all effects of
+ * the earlier ones.
  *
- * Conventions: arrays are row-major and dense unless a stride (in elements) is given; T is the number
- * of token rows of a command; all float arrays are binary32. Output may not overlap input except
- * where a command says "in place". Every float stored passes the small-number rule z() of NUMERICS.md.
+ * Conventions: arrays are row-major and dense unless a stride (in elements) is given; T is the
+ * number of token rows of a command; all float arrays are binary32. Output may not overlap input
+ * except where a command says "in place" (then it is exactly that input, with the same stride).
+ * Every float stored passes the small-number rule z() of NUMERICS.md. Counts and sizes are at least
+ * 1 (mla's rope may be 0), a stride is at least its row; columns of one wider array do not overlap.
  *
  * Threads: one thread at a time uses a backend; buffers may be filled by others before submit. */
 #ifndef SHOAL_KERNELS_BACKEND_H
@@ -85,9 +87,9 @@ enum kern_op {
 struct kern_cmd {
     enum kern_op op;
     union {
-        /* y[t][r] = dot32(w[r], x[t]) (I8: scale[r] * dot32), t < T. Row t of x is x + xi*xstride with
-         * xi = xmap ? xmap[t] : t; likewise y with ymap. The maps are uint32 [T]; ymap has no
-         * duplicates. */
+        /* y[t][r] = dot32(w[r], x[t]) (I8: scale[r] * dot32), t < T. Row t of x is x + xi*xstride
+         * with xi = xmap ? xmap[t] : t; likewise y with ymap. The maps are uint32 [T]; ymap has no
+         * duplicates; no command of the same submission may write them. */
         struct {
             struct kern_mat w;
             struct kern_ref x, y;
@@ -118,8 +120,9 @@ struct kern_cmd {
             uint32_t xstride, ystride, n, T;
             float eps;
         } rmsnorm;
-        /* AttnRes: sources V_0..V_{nb-1} = bank [nb][bank_stride floats apart][T][n], V_nb = p [T][n];
-         * score_i = dot32(V_i, s) / sqrt(mean(V_i^2) + eps), softmax, y[t] = sum_i w_i V_i. nb >= 1. */
+        /* AttnRes: sources V_0..V_{nb-1} = bank [nb][bank_stride floats apart][T][n], V_nb = p
+         * [T][n]; score_i = dot32(V_i, s) / sqrt(mean(V_i^2) + eps), softmax, y[t] = sum_i w_i V_i.
+         * nb >= 1. */
         struct {
             struct kern_ref bank, p, s, y;
             size_t bank_stride;
@@ -138,16 +141,17 @@ struct kern_cmd {
             uint32_t n;
         } gate;
         /* Depthwise causal convolution with K taps, then SiLU, over channels C for T rows of one
-         * sequence. w [C][K] floats, tap K-1 multiplies the present input. hist [K-1][C] holds the raw
-         * inputs before the first row, oldest first, and is moved on by T rows. K >= 1. */
+         * sequence. w [C][K] floats, tap K-1 multiplies the present input. hist [K-1][C] holds the
+         * raw inputs before the first row, oldest first, and is moved on by T rows; none for K = 1.
+         * 1 <= K <= 64. */
         struct {
             struct kern_ref x, y, w, hist;
             uint32_t xstride, ystride, C, K, T;
         } conv;
-        /* KDA recurrence for T rows of one sequence, H heads, D = key = value width. q k v f o: [T][H*D];
-         * b [T][H]; a_log [H]; dt_bias [H*D]; S [H][D key][D value] in and out.
-         * q, k are L2-normalised here (eps inside the root), q also scaled by D^-1/2;
-         * alpha = exp(lower * sigmoid(exp(a_log) * (f + dt_bias))). */
+        /* KDA recurrence for T rows of one sequence, H heads, D = key = value width. q k v f o:
+         * [T][H*D]; b [T][H]; a_log [H]; dt_bias [H*D]; S [H][D key][D value] in and out. q, k are
+         * L2-normalised here (eps inside the root), q also scaled by D^-1/2; alpha = exp(lower *
+         * sigmoid(exp(a_log) * (f + dt_bias))). */
         struct {
             struct kern_ref q, k, v, f, b, a_log, dt_bias, S, o;
             uint32_t H, D, T;
@@ -160,8 +164,8 @@ struct kern_cmd {
             uint32_t H, D, T;
             float eps;
         } gated_norm;
-        /* Cache rows pos0 .. pos0+T-1 of [rank + rope] floats from c [T][cstride]: the first rank values
-         * RMS-normalised with w, the rest copied. */
+        /* Cache rows pos0 .. pos0+T-1 of [rank + rope] floats from c [T][cstride]: the first rank
+         * values RMS-normalised with w, the rest copied. */
         struct {
             struct kern_ref c, cache;
             struct kern_vec w;
@@ -175,8 +179,9 @@ struct kern_cmd {
             struct kern_mat kvb;
             uint32_t H, nope, rope, vdim, rank, T, pos0;
         } mla;
-        /* s = sigmoid(logits [T][E]); the k largest of s + bias (ties: lower id), written in ascending
-         * id: ids uint32 [T][k], w [T][k] = s / (sum + 1e-20) * scale (renorm) or s * scale. */
+        /* s = sigmoid(logits [T][E]); the k largest of s + bias (ties: lower id), written in
+         * ascending id: ids uint32 [T][k], w [T][k] = s / (sum + 1e-20) * scale (renorm) or s *
+         * scale. */
         struct {
             struct kern_ref logits, bias, ids, w;
             uint32_t E, k, T;
@@ -204,14 +209,15 @@ struct kern_backend {
     struct kern_buf *(*alloc)(struct kern_backend *b, size_t size);
     void (*free)(struct kern_backend *b, struct kern_buf *buf); /* buf may be NULL */
     /* Start commands in order; *fence is passed to wait. The commands are copied. Returns 0, or
-     * KERN_ENOMEM / KERN_EINVAL (nothing was started). */
+     * KERN_ENOMEM / KERN_EINVAL (nothing was started). The CPU backend has done the work when this
+     * returns; callers must not count on it. */
     int (*submit)(struct kern_backend *b, const struct kern_cmd *cmds, size_t n, uint64_t *fence);
     /* Returns when everything up to `fence` is visible to the host. */
     int (*wait)(struct kern_backend *b, uint64_t fence);
     void (*close)(struct kern_backend *b);
-    const char *name;    /* "cpu/avx2", ... for people */
-    unsigned threads;    /* workers, 1 for a GPU */
-    void *impl;          /* private */
+    const char *name; /* "cpu/avx2", ... for people */
+    unsigned threads; /* workers, 1 for a GPU */
+    void *impl;       /* private */
 };
 
 #define KERN_EINVAL (-1) /* a command whose operands cannot be right */

@@ -9,12 +9,14 @@ enum kern_isa { KERN_ISA_AUTO, KERN_ISA_SCALAR, KERN_ISA_AVX2, KERN_ISA_NEON };
 
 struct kern_cpu_opts {
     enum kern_isa isa;
-    unsigned threads;      /* workers including the calling thread; 0 = one per performance core */
+    unsigned threads;      /* workers including the calling thread; at most 64;
+                            0 = one per performance core */
     bool flush_subnormals; /* for tests: run with FTZ and DAZ on; results must not change */
     bool split_small;      /* for tests: spread even the smallest work, in the smallest parts */
 };
 
-/* KERN_ENOTSUP when the machine lacks the forced instruction set. Free with (*out)->close(*out). */
+/* KERN_ENOTSUP when the machine lacks the forced instruction set, KERN_EINVAL for too many threads,
+ * KERN_ENOMEM without memory or threads. Free with (*out)->close(*out). */
 int kern_cpu_open(const struct kern_cpu_opts *o, struct kern_backend **out);
 const char *kern_isa_name(enum kern_isa isa);
 /* "auto", "scalar", "avx2", "neon" -> true and *isa. */
