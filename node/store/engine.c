@@ -5,6 +5,7 @@
 
 #include "node/store/disk.h"
 #include "node/store/origin.h"
+#include "proto/base/clock.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -35,6 +36,31 @@ void eng_log(struct store *st, const char *fmt, ...)
 void eng_sweep(struct store *st)
 {
     ram_sweep(&st->ram, &st->mu);
+}
+
+#define TROUBLE_OVER_NS 5000000000u
+
+void eng_disk_trouble(struct store *st, const struct err *e)
+{
+    pthread_mutex_lock(&st->mu);
+    bool news = !st->disk_trouble;
+    st->disk_trouble = true;
+    st->disk_trouble_at = clock_ns();
+    pthread_mutex_unlock(&st->mu);
+    if (news) {
+        eng_log(st, "%s: going on from memory, not everything is being cached", e->msg);
+    }
+}
+
+void eng_disk_fine(struct store *st)
+{
+    pthread_mutex_lock(&st->mu);
+    bool news = st->disk_trouble && clock_ns() - st->disk_trouble_at > TROUBLE_OVER_NS;
+    st->disk_trouble = st->disk_trouble && !news;
+    pthread_mutex_unlock(&st->mu);
+    if (news) {
+        eng_log(st, "the cache can be written again");
+    }
 }
 
 /* ---- lists ---- */

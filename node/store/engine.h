@@ -106,7 +106,8 @@ struct store {
     pthread_t publisher;
     bool have_publisher, pub_stop;
     struct disk_file *pub_head, *pub_tail;
-    bool disk_trouble; /* logged once per change */
+    bool disk_trouble;        /* said once, until writing has worked for a while */
+    uint64_t disk_trouble_at; /* clock_ns of the last failure */
 
     uint64_t rate_t[16], rate_b[16]; /* origin bytes by second, for origin_rate */
 };
@@ -150,6 +151,9 @@ void eng_pump(struct store *st);
 /* Without mu. */
 void eng_log(struct store *st, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void eng_sweep(struct store *st);
+/* Without mu: the cache could not, or could, be written. Said once per change, not per object. */
+void eng_disk_trouble(struct store *st, const struct err *e);
+void eng_disk_fine(struct store *st);
 
 /* ---- worker.c ---- */
 int worker_start(struct store *st, struct err *e);

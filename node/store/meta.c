@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #define PIECE_MAX ((size_t)256 << 20)
+#define META_FILE_MAX ((size_t)1 << 30)
 #define LIST_MAX ((size_t)16 << 20)
 #define BLOB_NAME "inventory.bin"
 
@@ -184,29 +185,27 @@ static int kept(struct meta *m, const char *name, struct buf *out, struct err *e
     if (!p) {
         return ERR_NOTFOUND;
     }
-    size_t had = out->n;
     struct err e1 = {0};
-    int r = file_read_all(p, out, &e1);
-    if (r == ERR_LIMIT) {
-        if (e) {
-            *e = e1;
-        }
-    } else if (!r) {
-        sha256(out->p + had, out->n - had, have);
-        if (out->n - had != size || memcmp(have, want, sizeof want) != 0) {
-            r = err_set(&e1, ERR_DIGEST, "the cached metadata file %s is damaged", p);
+    struct buf b;
+    buf_init(&b, size > META_FILE_MAX ? META_FILE_MAX : (size_t)size);
+    int r = file_read_all(p, &b, &e1);
+    if (!r) {
+        sha256(b.p, b.n, have);
+        if (b.n != size || memcmp(have, want, sizeof want) != 0) {
+            r = ERR_DIGEST;
         }
     }
-    if (r) {
-        out->n = had;
-        if (out->p) {
-            out->p[had] = 0;
+    if (!r) {
+        r = buf_add(out, b.p, b.n);
+        if (r) {
+            err_set(e, r, "%s has %zu bytes: %s", name, b.n, err_text(r));
         }
-        if (r != ERR_LIMIT) {
-            say(m, "%s%s", e1.msg, m->o ? "; fetching it again" : "");
-            r = ERR_NOTFOUND;
-        }
+    } else {
+        say(m, "the cached metadata file %s is %s%s", p, r == ERR_NOTFOUND ? "missing" : "damaged",
+            m->o ? "; getting it anew" : "");
+        r = ERR_NOTFOUND;
     }
+    buf_free(&b);
     free(p);
     return r;
 }

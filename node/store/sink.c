@@ -58,18 +58,6 @@ static void sink_free(struct sink *s, bool keep_partial)
     free(s);
 }
 
-/* Said once until it works again: the publisher says when. */
-static void disk_trouble(struct store *st, const struct err *e)
-{
-    pthread_mutex_lock(&st->mu);
-    bool news = !st->disk_trouble;
-    st->disk_trouble = true;
-    pthread_mutex_unlock(&st->mu);
-    if (news) {
-        eng_log(st, "%s: going on from memory, not everything is being cached", e->msg);
-    }
-}
-
 /* Where the bytes will go. An error: nowhere. */
 static int destinations(struct sink *s, struct err *e)
 {
@@ -88,7 +76,7 @@ static int destinations(struct sink *s, struct err *e)
     }
     struct err e1 = {0};
     if (use_disk && disk_begin(st->disk, s->id, s->slot ? s->slot->p : NULL, &s->f, &e1)) {
-        disk_trouble(st, &e1);
+        eng_disk_trouble(st, &e1);
     }
     if (!s->slot && !s->f) {
         if (use_disk) {
@@ -126,7 +114,7 @@ static int chunk_complete(struct sink *s, const uint8_t *c, size_t n, struct err
     count(s);
     struct err e1 = {0};
     if (s->f && disk_chunk(s->st->disk, s->f, c, n, &s->sums[i], &e1)) {
-        disk_trouble(s->st, &e1);
+        eng_disk_trouble(s->st, &e1);
         disk_abandon(s->st->disk, s->f, false);
         s->f = NULL;
         if (!s->slot) {

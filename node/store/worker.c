@@ -218,18 +218,16 @@ static void *publisher_main(void *arg)
         }
         st->pub_head = last->next;
         last->next = NULL;
-        bool trouble = st->disk_trouble;
         pthread_mutex_unlock(&st->mu);
 
         struct err e = {0};
         int r = disk_publish(st->disk, list, &e);
-        if (r && !trouble) {
-            eng_log(st, "%s: going on from memory, not everything is being cached", e.msg);
-        } else if (!r && trouble) {
-            eng_log(st, "the cache can be written again");
+        if (r) {
+            eng_disk_trouble(st, &e);
+        } else {
+            eng_disk_fine(st);
         }
         pthread_mutex_lock(&st->mu);
-        st->disk_trouble = r != 0;
         while (list) {
             struct disk_file *f = list;
             list = f->next;

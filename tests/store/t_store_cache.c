@@ -1,0 +1,665 @@
+/* SPDX-License-Identifier: MIT
+ * t_store_cache.c: the disk tier: damaged, missing and foreign files, a damaged or lost catalog,
+ * full disks, budgets, and two processes with one cache. The origin is a folder, so that every byte
+ * that comes from it is counted by the store itself. */
+#include "tests/store/util.h"
+
+#include "proto/base/clock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sqlite3.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+struct rig {
+    char *tmp, *cache;
+    struct util_log log;
+    struct store_opts o;
+    struct store *st;
+    const struct model *m;
+    uint32_t n;
+};
+
+static void rig_open(struct rig *r)
+{
+    struct err e = {0};
+    r->log.n = 0;
+    memset(r->log.text, 0, sizeof r->log.text);
+    if (store_open(&r->o, &r->st, &e)) {
+        fail_msg("%s", e.msg);
+    }
+    r->m = store_model(r->st);
+    r->n = model_object_count(r->m);
+}
+
+static void rig_start(struct rig *r)
+{
+    memset(r, 0, sizeof *r);
+    r->tmp = util_tmpdir();
+    r->cache = util_path("%s/cache", r->tmp);
+    util_log_init(&r->log);
+    r->o = (struct store_opts){.model = DEMO_MODEL,
+                               .cache_dir = r->cache,
+                               .ram_budget = 1 << 18,
+                               .disk_floor = 1,
+                               .log = util_log_line,
+                               .log_ctx = &r->log};
+    rig_open(r);
+}
+
+static void rig_close(struct rig *r)
+{
+    store_close(r->st);
+    r->st = NULL;
+}
+
+static void rig_end(struct rig *r)
+{
+    if (r->st) {
+        rig_close(r);
+    }
+    util_rmtree(r->tmp);
+    util_log_free(&r->log);
+    free(r->tmp);
+    free(r->cache);
+}
+
+static uint64_t origin_bytes(struct rig *r)
+{
+    struct store_stats s;
+    store_get_stats(r->st, &s);
+    return s.origin_bytes;
+}
+
+/* 0: right. */
+static int try_get(struct store *st, uint32_t id)
+{
+    struct store_view v;
+    struct err e = {0};
+    if (store_get(st, id, STORE_DEMAND, 0, &v, &e)) {
+        fprintf(stderr, "%s\n", e.msg);
+        return 1;
+    }
+    int right = util_right(store_model(st), DEMO_MODEL, &v);
+    store_release(st, &v);
+    return !right;
+}
+
+static void get_right(struct rig *r, uint32_t id)
+{
+    assert_int_equal(try_get(r->st, id), 0);
+}
+
+static void get_all(struct rig *r, uint32_t step)
+{
+    for (uint32_t id = 0; id < r->n; id += step) {
+        get_right(r, id);
+    }
+}
+
+static uint64_t sizes(struct rig *r, uint32_t step)
+{
+    uint64_t n = 0;
+    for (uint32_t id = 0; id < r->n; id += step) {
+        n += model_object(r->m, id)->size;
+    }
+    return n;
+}
+
+static char *file_of(struct rig *r, const char *part)
+{
+    char *f;
+    assert_int_equal(util_count_files(r->cache, part, &f), 1);
+    return f;
+}
+
+static void poke(const char *path, long off, int bit)
+{
+    int fd = open(path, O_RDWR);
+    unsigned char b;
+    assert_true(fd >= 0);
+    struct stat st;
+    fstat(fd, &st);
+    off = off < 0 ? (long)st.st_size + off : off;
+    assert_int_equal(pread(fd, &b, 1, off), 1);
+    b ^= (unsigned char)(1 << bit);
+    assert_int_equal(pwrite(fd, &b, 1, off), 1);
+    close(fd);
+}
+
+static void t_layout(void **s)
+{
+    struct rig r;
+    rig_start(&r);
+    get_all(&r, 1);
+    assert_int_equal(origin_bytes(&r), sizes(&r, 1));
+    rig_close(&r);
+    rig_open(&r);
+    get_all(&r, 1);
+    assert_int_equal(origin_bytes(&r), 0);
+    /* exactly the object's bytes, below the stated names */
+    uint32_t id = model_expert_id(r.m, 4, 17);
+    char *p = file_of(&r, "experts/004/017.mxfp4");
+    struct buf b;
+    buf_init(&b, 1 << 20);
+    FILE *f = fopen(p, "rb");
+    assert_non_null(f);
+    buf_reserve(&b, 1 << 19);
+    b.n = fread(b.p, 1, 1 << 19, f);
+    fclose(f);
+    uint8_t *t = util_truth(r.m, DEMO_MODEL, id);
+    assert_int_equal(b.n, model_object(r.m, id)->size);
+    assert_memory_equal(b.p, t, b.n);
+    free(t);
+    buf_free(&b);
+    free(p);
+    free(file_of(&r, "spine/004/self_attn.o_proj.weight"));
+    free(file_of(&r, "spine/global/model.embed_tokens.weight"));
+    p = util_path("%s/CACHEDIR.TAG", r.cache);
+    assert_int_equal(access(p, F_OK), 0);
+    free(p);
+    p = util_path("%s/.metadata_never_index", r.cache);
+    assert_int_equal(access(p, F_OK), 0);
+    free(p);
+    rig_close(&r);
+    assert_int_equal(util_count_files(r.cache, "/tmp/s-", NULL), 0); /* nothing unfinished */
+    rig_end(&r);
+}
+
+enum harm { FLIP, FLIP_LAST, TRUNCATE, EMPTY, GROW, REMOVE, HARMS };
+
+static void do_harm(const char *p, enum harm h)
+{
+    struct stat st;
+    assert_int_equal(stat(p, &st), 0);
+    switch (h) {
+    case FLIP:
+        poke(p, st.st_size / 3, 5);
+        break;
+    case FLIP_LAST:
+        poke(p, -1, 0);
+        break;
+    case TRUNCATE:
+        assert_int_equal(truncate(p, st.st_size - 1), 0);
+        break;
+    case EMPTY:
+        assert_int_equal(truncate(p, 0), 0);
+        break;
+    case GROW:
+        assert_int_equal(truncate(p, st.st_size + 1), 0);
+        break;
+    default:
+        assert_int_equal(unlink(p), 0);
+    }
+}
+
+static void t_damage(void **s)
+{
+    struct rig r;
+    rig_start(&r);
+    get_all(&r, 1);
+    rig_close(&r);
+    for (int h = 0; h < HARMS; h++) {
+        for (int open_first = 0; open_first < 2; open_first++) {
+            if (open_first) {
+                rig_open(&r);
+            }
+            char *a = file_of(&r, "experts/002/020.mxfp4");
+            char *b = file_of(&r, "spine/global/model.embed_tokens.weight");
+            do_harm(a, (enum harm)h);
+            do_harm(b, (enum harm)h);
+            if (!open_first) {
+                rig_open(&r);
+            }
+            uint32_t ea = model_expert_id(r.m, 2, 20), eb = model_spine_id(r.m, 0, MODEL_EMBED);
+            get_right(&r, ea);
+            /* the second one through a partial read that hits the damage */
+            uint64_t size = model_object(r.m, eb)->size;
+            uint8_t *t = util_truth(r.m, DEMO_MODEL, eb), row[512];
+            struct err e = {0};
+            uint64_t off = h == FLIP ? size / 3 - 100 : size - sizeof row;
+            assert_int_equal(store_read(r.st, eb, off, row, sizeof row, &e), 0);
+            assert_memory_equal(row, t + off, sizeof row);
+            free(t);
+            get_right(&r, eb);
+            bool known_gone = h == REMOVE && !open_first; /* seen at open: not a fault any more */
+            assert_int_equal(util_log_has(&r.log, "expert 2/20"), known_gone ? 0 : 1);
+            assert_int_equal(util_log_has(&r.log, "embed_tokens"), known_gone ? 0 : 2);
+            assert_int_equal(origin_bytes(&r), model_object(r.m, ea)->size + size);
+            struct store_stats x;
+            store_get_stats(r.st, &x);
+            assert_int_equal(x.refetched, known_gone ? 0 : 2);
+            assert_int_equal(x.bad_chunks, h == REMOVE ? 0 : 2);
+            rig_close(&r);
+            rig_open(&r);
+            get_right(&r, ea);
+            get_right(&r, eb);
+            assert_int_equal(origin_bytes(&r), 0);
+            rig_close(&r);
+            free(a);
+            free(b);
+        }
+    }
+    rig_end(&r);
+}
+
+static void t_catalog(void **s)
+{
+    struct rig r;
+    rig_start(&r);
+    get_all(&r, 1);
+    rig_close(&r);
+    char *cat = util_path("%s/catalog.sqlite", r.cache);
+    char *wal = util_path("%s/catalog.sqlite-wal", r.cache);
+    char *journal = file_of(&r, "digests.log");
+    for (int how = 0; how < 5; how++) {
+        unlink(wal);
+        struct stat st;
+        assert_int_equal(stat(cat, &st), 0);
+        if (how == 0) {
+            unlink(cat);
+        } else if (how == 1) {
+            assert_int_equal(truncate(cat, 0), 0);
+        } else if (how == 2) {
+            assert_int_equal(truncate(cat, st.st_size / 2), 0);
+        } else if (how == 3) {
+            for (long i = 0; i < 100; i++) {
+                poke(cat, i, 3);
+            }
+        } else { /* pages in the middle */
+            for (long i = 8192; i < (long)st.st_size; i += 40) {
+                poke(cat, i, 3);
+            }
+        }
+        rig_open(&r);
+        assert_int_equal(util_log_has(&r.log, "rebuilt with"), 1);
+        assert_int_equal(util_log_has(&r.log, "\n"), 1); /* one line, and no more */
+        get_all(&r, 3);
+        assert_int_equal(origin_bytes(&r), 0);
+        rig_close(&r);
+        rig_open(&r);
+        assert_int_equal(util_log_has(&r.log, "catalog"), 0);
+        rig_close(&r);
+    }
+    /* a damaged row: its checksum tells, the journal has it */
+    sqlite3 *db;
+    assert_int_equal(sqlite3_open(cat, &db), 0);
+    assert_int_equal(
+        sqlite3_exec(db, "UPDATE objects SET chunks = zeroblob(length(chunks)) WHERE id = 700",
+                     NULL, NULL, NULL),
+        0);
+    sqlite3_close(db);
+    rig_open(&r);
+    get_right(&r, 700);
+    assert_int_equal(origin_bytes(&r), 0);
+    rig_close(&r);
+    /* without catalog, and one record of the journal damaged: only that object moves again */
+    unlink(cat);
+    unlink(wal);
+    poke(journal, 30, 1);
+    rig_open(&r);
+    get_all(&r, 1);
+    uint64_t again = origin_bytes(&r), some = 0;
+    for (uint32_t id = 0; id < r.n; id++) {
+        some += model_object(r.m, id)->size == again;
+    }
+    assert_true(again > 0 && some > 0);
+    assert_int_equal(util_log_has(&r.log, "1 cached objects"), 1);
+    rig_close(&r);
+    /* without both, nothing is trusted */
+    unlink(cat);
+    unlink(wal);
+    unlink(journal);
+    rig_open(&r);
+    assert_int_equal(store_where(r.st, 5), STORE_ORIGIN);
+    get_all(&r, 11);
+    assert_int_equal(origin_bytes(&r), sizes(&r, 11));
+    rig_close(&r);
+    /* a newer program's catalog is left alone */
+    assert_int_equal(sqlite3_open(cat, &db), 0);
+    sqlite3_exec(db, "PRAGMA user_version=99", NULL, NULL, NULL);
+    sqlite3_close(db);
+    struct err e = {0};
+    assert_int_equal(store_open(&r.o, &r.st, &e), ERR_UNSUPPORTED);
+    assert_non_null(strstr(e.msg, "newer"));
+    r.st = NULL;
+    free(cat);
+    free(wal);
+    free(journal);
+    rig_end(&r);
+}
+
+static void t_catalog_in_use(void **s)
+{
+    /* damaged while it is open */
+    struct rig r;
+    rig_start(&r);
+    get_all(&r, 40);
+    rig_close(&r);
+    rig_open(&r);
+    char *cat = util_path("%s/catalog.sqlite", r.cache);
+    struct stat st;
+    stat(cat, &st);
+    for (long i = 0; i < (long)st.st_size; i += 16) {
+        poke(cat, i, 2);
+    }
+    get_all(&r, 2);
+    rig_close(&r);
+    rig_open(&r);
+    get_all(&r, 2);
+    assert_int_equal(origin_bytes(&r), 0);
+    rig_close(&r);
+    free(cat);
+    rig_end(&r);
+}
+
+static void t_metadata(void **s)
+{
+    struct rig r;
+    rig_start(&r);
+    struct buf b;
+    buf_init(&b, 1 << 20);
+    struct err e = {0};
+    assert_int_equal(store_read_file(r.st, "tiktoken.model", &b, &e), 0);
+    buf_free(&b);
+    rig_close(&r);
+    static const char *const part[] = {"/config.json", "/inventory.bin", "/origin.txt",
+                                       "/tiktoken.model", "/model-00004-of-000009.safetensors@8+"};
+    for (int i = 0; i < 5; i++) {
+        for (int h = 0; h < HARMS; h++) {
+            char *f = file_of(&r, part[i]);
+            do_harm(f, (enum harm)h);
+            if (i != 1) { /* so that it has to be read */
+                char *inv = file_of(&r, "/inventory.bin");
+                unlink(inv);
+                free(inv);
+            }
+            rig_open(&r);
+            buf_init(&b, 1 << 20);
+            assert_int_equal(store_read_file(r.st, "tiktoken.model", &b, &e), 0);
+            buf_free(&b);
+            get_right(&r, 100);
+            rig_close(&r);
+            free(f);
+        }
+    }
+    rig_end(&r);
+}
+
+static uint64_t bytes_below(struct rig *r)
+{
+    uint64_t n = 0;
+    for (uint32_t id = 0; id < r->n; id++) {
+        n += store_where(r->st, id) == STORE_DISK ? model_object(r->m, id)->size : 0;
+    }
+    return n;
+}
+
+static void t_budget(void **s)
+{
+    struct rig r;
+    rig_start(&r);
+    uint64_t x = model_expert_layout(r.m)->size;
+    rig_close(&r);
+    r.o.disk_budget = 10 * x;
+    r.o.ram_budget = 0;
+    rig_open(&r);
+    for (uint32_t i = 0; i < 40; i++) {
+        uint32_t id = model_expert_id(r.m, 1, i);
+        get_right(&r, id);
+        get_right(&r, model_expert_id(r.m, 1, 0)); /* used all the time */
+        uint64_t end = clock_ns() + 10000000000u;
+        while (store_where(r.st, id) != STORE_DISK && clock_ns() < end) {
+            usleep(1000); /* written before the next one comes: the budget is ten files */
+        }
+        assert_true(bytes_below(&r) <= 10 * x);
+    }
+    assert_int_equal(r.log.n, 0);
+    assert_true(bytes_below(&r) <= 10 * x);
+    assert_true(bytes_below(&r) >= 8 * x);
+    assert_int_equal(store_where(r.st, model_expert_id(r.m, 1, 0)), STORE_DISK);
+    assert_int_equal(store_where(r.st, model_expert_id(r.m, 1, 3)), STORE_ORIGIN);
+    rig_close(&r);
+    char *first;
+    assert_true(util_count_files(r.cache, ".mxfp4", &first) <= 10);
+    free(first);
+    rig_open(&r); /* the order of use is remembered: the oldest ones go */
+    get_right(&r, model_expert_id(r.m, 2, 0));
+    get_right(&r, model_expert_id(r.m, 2, 1));
+    rig_close(&r);
+    rig_open(&r);
+    assert_int_equal(store_where(r.st, model_expert_id(r.m, 1, 0)), STORE_DISK);
+    assert_int_equal(store_where(r.st, model_expert_id(r.m, 1, 39)), STORE_DISK);
+    assert_int_equal(store_where(r.st, model_expert_id(r.m, 2, 1)), STORE_DISK);
+    rig_close(&r);
+    /* no budget for anything: everything still works, from memory */
+    r.o.disk_budget = 1;
+    rig_open(&r);
+    for (uint32_t i = 0; i < 20; i++) {
+        get_right(&r, model_expert_id(r.m, 3, i));
+    }
+    uint8_t row[100];
+    struct err e = {0};
+    assert_int_equal(store_read(r.st, model_spine_id(r.m, 0, MODEL_EMBED), 5000, row, 100, &e), 0);
+    assert_int_equal(util_log_has(&r.log, "not everything is being cached"), 1);
+    rig_close(&r);
+    r.o.disk_budget = 0;
+    r.o.disk_floor = UINT64_MAX / 2; /* more than any volume has */
+    rig_open(&r);
+    for (uint32_t i = 20; i < 30; i++) {
+        get_right(&r, model_expert_id(r.m, 3, i));
+    }
+    assert_int_equal(util_log_has(&r.log, "are to stay free"), 1);
+    rig_end(&r);
+}
+
+static void t_full_volume(void **s)
+{
+#ifdef __linux__
+    char *mnt = util_tmpdir();
+    if (mount("tmpfs", mnt, "tmpfs", 0, "size=6m") != 0) {
+        print_message("no right to mount a small volume: t_write_errors stands alone\n");
+        rmdir(mnt);
+        free(mnt);
+        skip();
+    }
+    struct rig r;
+    rig_start(&r);
+    rig_close(&r);
+    free(r.cache);
+    r.cache = util_path("%s/cache", mnt);
+    r.o.cache_dir = r.cache;
+    rig_open(&r);
+    get_all(&r, 1); /* 19 MB through a volume of 6 */
+    assert_int_equal(util_log_has(&r.log, "not everything is being cached"), 1);
+    rig_close(&r);
+    rig_open(&r); /* what did get there is right, the rest comes again */
+    get_all(&r, 1);
+    assert_true(origin_bytes(&r) < sizes(&r, 1));
+    assert_true(origin_bytes(&r) > 0);
+    /* filled to the last block by somebody else: even the catalog cannot be written */
+    char *fill = util_path("%s/fill", mnt);
+    int fd = open(fill, O_WRONLY | O_CREAT, 0600);
+    static char z[4096];
+    while (write(fd, z, sizeof z) > 0) {
+    }
+    close(fd);
+    get_all(&r, 2);
+    rig_close(&r);
+    struct err e = {0};
+    int rc = store_open(&r.o, &r.st, &e); /* may or may not open, but says why */
+    if (rc) {
+        print_message("full volume: %s\n", e.msg);
+        assert_true(rc == ERR_FULL || rc == ERR_IO);
+        unlink(fill);
+        mount(NULL, mnt, "tmpfs", MS_REMOUNT, "size=64m");
+        rig_open(&r);
+    } else {
+        get_all(&r, 5);
+        unlink(fill); /* room again: it goes on without a restart */
+        assert_int_equal(mount(NULL, mnt, "tmpfs", MS_REMOUNT, "size=64m"), 0);
+    }
+    uint32_t gone = UINT32_MAX;
+    for (uint32_t id = r.n; id-- > 0 && gone == UINT32_MAX;) {
+        gone = store_where(r.st, id) == STORE_ORIGIN ? id : gone;
+    }
+    assert_true(gone != UINT32_MAX);
+    get_right(&r, gone);
+    rig_close(&r);
+    rig_open(&r);
+    assert_int_equal(store_where(r.st, gone), STORE_DISK);
+    get_all(&r, 1);
+    rig_close(&r);
+    rig_open(&r);
+    get_all(&r, 1);
+    assert_int_equal(origin_bytes(&r), 0);
+    rig_close(&r);
+    umount(mnt);
+    rmdir(mnt);
+    free(mnt);
+    free(fill);
+    rig_end(&r);
+#else
+    skip();
+#endif
+}
+
+static int limited(const char *cache)
+{
+    signal(SIGXFSZ, SIG_IGN);
+    struct rlimit l = {300000, 300000};
+    setrlimit(RLIMIT_FSIZE, &l);
+    struct store_opts o = {
+        .model = DEMO_MODEL, .cache_dir = cache, .ram_budget = 1 << 20, .disk_floor = 1};
+    struct store *st;
+    struct err e = {0};
+    if (store_open(&o, &st, &e)) {
+        fprintf(stderr, "%s\n", e.msg);
+        return 2;
+    }
+    for (uint32_t id = 0; id < model_object_count(store_model(st)); id++) {
+        if (try_get(st, id)) {
+            return 3;
+        }
+    }
+    store_close(st);
+    return 0;
+}
+
+/* Every file is cut off at 300 kB by the system: large objects, journal, catalog. */
+static void t_write_errors(void **s)
+{
+    struct rig r;
+    rig_start(&r);
+    rig_close(&r);
+    fflush(NULL);
+    pid_t p = fork();
+    if (p == 0) {
+        _exit(limited(r.cache));
+    }
+    int status;
+    waitpid(p, &status, 0);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+    rig_open(&r);
+    get_all(&r, 1);
+    rig_close(&r);
+    rig_open(&r);
+    get_all(&r, 1);
+    assert_int_equal(origin_bytes(&r), 0);
+    rig_end(&r);
+}
+
+static int other_process(const char *cache, uint32_t from, uint32_t step)
+{
+    struct store_opts o = {
+        .model = DEMO_MODEL, .cache_dir = cache, .ram_budget = 1 << 20, .disk_floor = 1};
+    struct store *st;
+    struct err e = {0};
+    if (store_open(&o, &st, &e)) {
+        fprintf(stderr, "%s\n", e.msg);
+        return 2;
+    }
+    uint32_t n = model_object_count(store_model(st));
+    for (uint32_t i = 0; i < n; i++) {
+        if (try_get(st, (from + i * step) % n)) {
+            return 3;
+        }
+    }
+    store_close(st);
+    return 0;
+}
+
+static void t_two_processes(void **s)
+{
+    struct rig r;
+    rig_start(&r);
+    rig_close(&r);
+    uint32_t n = r.n;
+    fflush(NULL);
+    pid_t p[3];
+    for (int i = 0; i < 3; i++) {
+        p[i] = fork();
+        if (p[i] == 0) { /* two forwards, one backwards */
+            _exit(other_process(r.cache, i == 2 ? n - 1 : 0, i == 2 ? n - 1 : 1));
+        }
+    }
+    for (int i = 0; i < 3; i++) {
+        int status;
+        waitpid(p[i], &status, 0);
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), 0);
+    }
+    rig_open(&r);
+    get_all(&r, 1);
+    assert_int_equal(origin_bytes(&r), 0);
+    assert_int_equal(r.log.n, 0);
+    rig_close(&r);
+    assert_int_equal(util_count_files(r.cache, "/tmp/s-", NULL), 0);
+    rig_end(&r);
+}
+
+static void t_sees_the_other(void **s)
+{
+    /* what another process has published since is found without the origin */
+    struct rig r;
+    rig_start(&r);
+    struct store *two;
+    struct err e = {0};
+    assert_int_equal(store_open(&r.o, &two, &e), 0);
+    uint32_t id = model_expert_id(r.m, 5, 5);
+    assert_int_equal(try_get(two, id), 0);
+    uint64_t end = clock_ns() + 10000000000u;
+    while (store_where(two, id) != STORE_DISK && clock_ns() < end) {
+        struct store_view v; /* out of its RAM */
+        for (uint32_t i = 0; i < 20; i++) {
+            assert_int_equal(store_get(two, model_expert_id(r.m, 6, i), STORE_DEMAND, 0, &v, &e),
+                             0);
+            store_release(two, &v);
+        }
+    }
+    get_right(&r, id);
+    assert_int_equal(origin_bytes(&r), 0);
+    store_close(two);
+    rig_end(&r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest t[] = {
+        cmocka_unit_test(t_layout),        cmocka_unit_test(t_damage),
+        cmocka_unit_test(t_catalog),       cmocka_unit_test(t_catalog_in_use),
+        cmocka_unit_test(t_metadata),      cmocka_unit_test(t_budget),
+        cmocka_unit_test(t_full_volume),   cmocka_unit_test(t_write_errors),
+        cmocka_unit_test(t_two_processes), cmocka_unit_test(t_sees_the_other),
+    };
+    return cmocka_run_group_tests_name("store_cache", t, NULL, NULL);
+}
