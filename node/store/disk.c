@@ -121,7 +121,9 @@ static int scan(struct disk *d, struct err *e)
             free(dir);
             dir = strdup(p);
             names_in(p, &names, &n);
-            qsort(names, n, names ? sizeof *names : 1, by_name);
+            if (n) { /* qsort wants an array even for none */
+                qsort(names, n, sizeof *names, by_name);
+            }
         }
         const char *key = slash + 1;
         d->it[id].found = n && bsearch(&key, names, n, sizeof *names, by_name) != NULL;
