@@ -13,7 +13,7 @@
 #define MIB ((size_t)1 << 20)
 #define HUGE_PAGE (2 * MIB)
 #define MEMORY_DEFAULT (512 * MIB)
-#define MEMORY_MIN (2 * MIB) /* 32 rows of the widest */
+#define MEMORY_MIN MIB /* 32 rows of the widest */
 #define SAMPLES_MIN 9
 #define SAMPLES_MAX 31
 #define BATCH 8 /* the larger of the two T */
