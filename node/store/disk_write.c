@@ -106,7 +106,7 @@ int disk_begin(struct disk *d, uint32_t id, uint8_t *ram, struct disk_file **out
         f->fd = open(part, flags, 0600);
         if (f->fd < 0) {
             r = err_sys(e, errno, "cannot create %s", part);
-        } else if (n > 1) {
+        } else {
             f->rec_fd = open(rec, flags, 0600);
             if (f->rec_fd < 0) {
                 r = err_sys(e, errno, "cannot create %s", rec);

@@ -243,7 +243,7 @@ static int put(struct meta *m, const char *name, const void *bytes, size_t n, bo
         r = meta_list_set(&m->list, name, &it);
         m->dirty = true;
         m->trouble = false;
-        if (clock_ns() - m->saved > 1000000000u) {
+        if (clock_ns() - m->saved > 100000000u) {
             save_list(m, &e1);
         }
     } else if (!m->trouble) {

@@ -293,12 +293,12 @@ static void t_catalog(void **s)
     sqlite3 *db;
     assert_int_equal(sqlite3_open(cat, &db), 0);
     assert_int_equal(
-        sqlite3_exec(db, "UPDATE objects SET chunks = zeroblob(length(chunks)) WHERE id = 700",
+        sqlite3_exec(db, "UPDATE objects SET chunks = zeroblob(length(chunks)) WHERE id = 400",
                      NULL, NULL, NULL),
         0);
     sqlite3_close(db);
     rig_open(&r);
-    get_right(&r, 700);
+    get_right(&r, 400);
     assert_int_equal(origin_bytes(&r), 0);
     rig_close(&r);
     /* without catalog, and one record of the journal damaged: only that object moves again */
