@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * model.h: what a K3-shaped checkpoint is: its configuration, and one inventory of objects (what can
- * be fetched, cached and shared as a unit), each with its place in a shard, checked before use.
+ * model.h: what a K3-shaped checkpoint is: its configuration, and one inventory of objects (what
+ * can be fetched, cached and shared as a unit), each with its place in a shard, checked before use.
  *
- * A model is read through a model_source (a folder, an HTTP origin behind a cache); this module never
- * opens a file or a socket by itself. After model_open a model is immutable and may be read from any
- * thread. Names, shapes and offsets follow the released checkpoint; nothing is trusted. */
+ * A model is read through a model_source (a folder, an HTTP origin behind a cache); this module
+ * never opens a file or a socket by itself. After model_open a model is immutable and may be read
+ * from any thread. Names, shapes and offsets follow the released checkpoint; nothing is trusted. */
 #ifndef SHOAL_NODE_MODEL_H
 #define SHOAL_NODE_MODEL_H
 
@@ -61,49 +61,49 @@ enum model_kind { MODEL_EXPERT, MODEL_SPINE };
 
 /* Every spine tensor that inference uses: X(role, suffix below the layer's prefix, or whole name
  * below "language_model." for the globals). */
-#define MODEL_LAYER_ROLES(X)                                                                       \
-    X(IN_NORM, "input_layernorm.weight")                                                           \
-    X(POST_NORM, "post_attention_layernorm.weight")                                                \
-    X(ATTN_RES_NORM, "self_attention_res_norm.weight")                                             \
-    X(ATTN_RES_PROJ, "self_attention_res_proj.weight")                                             \
-    X(MLP_RES_NORM, "mlp_res_norm.weight")                                                         \
-    X(MLP_RES_PROJ, "mlp_res_proj.weight")                                                         \
-    X(KDA_Q, "self_attn.q_proj.weight")                                                            \
-    X(KDA_K, "self_attn.k_proj.weight")                                                            \
-    X(KDA_V, "self_attn.v_proj.weight")                                                            \
-    X(KDA_QCONV, "self_attn.q_conv1d.weight")                                                      \
-    X(KDA_KCONV, "self_attn.k_conv1d.weight")                                                      \
-    X(KDA_VCONV, "self_attn.v_conv1d.weight")                                                      \
-    X(KDA_FA, "self_attn.f_a_proj.weight")                                                         \
-    X(KDA_FB, "self_attn.f_b_proj.weight")                                                         \
-    X(KDA_B, "self_attn.b_proj.weight")                                                            \
-    X(KDA_ALOG, "self_attn.A_log")                                                                 \
-    X(KDA_DTBIAS, "self_attn.dt_bias")                                                             \
-    X(KDA_ONORM, "self_attn.o_norm.weight")                                                        \
-    X(ATTN_G, "self_attn.g_proj.weight")                                                           \
-    X(ATTN_O, "self_attn.o_proj.weight")                                                           \
-    X(MLA_QA, "self_attn.q_a_proj.weight")                                                         \
-    X(MLA_QA_NORM, "self_attn.q_a_layernorm.weight")                                               \
-    X(MLA_QB, "self_attn.q_b_proj.weight")                                                         \
-    X(MLA_KVA, "self_attn.kv_a_proj_with_mqa.weight")                                              \
-    X(MLA_KVA_NORM, "self_attn.kv_a_layernorm.weight")                                             \
-    X(MLA_KVB, "self_attn.kv_b_proj.weight")                                                       \
-    X(MLP_GATE, "mlp.gate_proj.weight")                                                            \
-    X(MLP_UP, "mlp.up_proj.weight")                                                                \
-    X(MLP_DOWN, "mlp.down_proj.weight")                                                            \
-    X(ROUTER, "block_sparse_moe.gate.weight")                                                      \
-    X(ROUTER_BIAS, "block_sparse_moe.gate.e_score_correction_bias")                                \
-    X(LATENT_DOWN, "block_sparse_moe.routed_expert_down_proj.weight")                              \
-    X(LATENT_NORM, "block_sparse_moe.routed_expert_norm.weight")                                   \
-    X(LATENT_UP, "block_sparse_moe.routed_expert_up_proj.weight")                                  \
-    X(SHARED_GATE, "block_sparse_moe.shared_experts.gate_proj.weight")                             \
-    X(SHARED_UP, "block_sparse_moe.shared_experts.up_proj.weight")                                 \
+#define MODEL_LAYER_ROLES(X)                                           \
+    X(IN_NORM, "input_layernorm.weight")                               \
+    X(POST_NORM, "post_attention_layernorm.weight")                    \
+    X(ATTN_RES_NORM, "self_attention_res_norm.weight")                 \
+    X(ATTN_RES_PROJ, "self_attention_res_proj.weight")                 \
+    X(MLP_RES_NORM, "mlp_res_norm.weight")                             \
+    X(MLP_RES_PROJ, "mlp_res_proj.weight")                             \
+    X(KDA_Q, "self_attn.q_proj.weight")                                \
+    X(KDA_K, "self_attn.k_proj.weight")                                \
+    X(KDA_V, "self_attn.v_proj.weight")                                \
+    X(KDA_QCONV, "self_attn.q_conv1d.weight")                          \
+    X(KDA_KCONV, "self_attn.k_conv1d.weight")                          \
+    X(KDA_VCONV, "self_attn.v_conv1d.weight")                          \
+    X(KDA_FA, "self_attn.f_a_proj.weight")                             \
+    X(KDA_FB, "self_attn.f_b_proj.weight")                             \
+    X(KDA_B, "self_attn.b_proj.weight")                                \
+    X(KDA_ALOG, "self_attn.A_log")                                     \
+    X(KDA_DTBIAS, "self_attn.dt_bias")                                 \
+    X(KDA_ONORM, "self_attn.o_norm.weight")                            \
+    X(ATTN_G, "self_attn.g_proj.weight")                               \
+    X(ATTN_O, "self_attn.o_proj.weight")                               \
+    X(MLA_QA, "self_attn.q_a_proj.weight")                             \
+    X(MLA_QA_NORM, "self_attn.q_a_layernorm.weight")                   \
+    X(MLA_QB, "self_attn.q_b_proj.weight")                             \
+    X(MLA_KVA, "self_attn.kv_a_proj_with_mqa.weight")                  \
+    X(MLA_KVA_NORM, "self_attn.kv_a_layernorm.weight")                 \
+    X(MLA_KVB, "self_attn.kv_b_proj.weight")                           \
+    X(MLP_GATE, "mlp.gate_proj.weight")                                \
+    X(MLP_UP, "mlp.up_proj.weight")                                    \
+    X(MLP_DOWN, "mlp.down_proj.weight")                                \
+    X(ROUTER, "block_sparse_moe.gate.weight")                          \
+    X(ROUTER_BIAS, "block_sparse_moe.gate.e_score_correction_bias")    \
+    X(LATENT_DOWN, "block_sparse_moe.routed_expert_down_proj.weight")  \
+    X(LATENT_NORM, "block_sparse_moe.routed_expert_norm.weight")       \
+    X(LATENT_UP, "block_sparse_moe.routed_expert_up_proj.weight")      \
+    X(SHARED_GATE, "block_sparse_moe.shared_experts.gate_proj.weight") \
+    X(SHARED_UP, "block_sparse_moe.shared_experts.up_proj.weight")     \
     X(SHARED_DOWN, "block_sparse_moe.shared_experts.down_proj.weight")
-#define MODEL_GLOBAL_ROLES(X)                                                                      \
-    X(EMBED, "model.embed_tokens.weight")                                                          \
-    X(FINAL_NORM, "model.norm.weight")                                                             \
-    X(OUT_RES_NORM, "model.output_attn_res_norm.weight")                                           \
-    X(OUT_RES_PROJ, "model.output_attn_res_proj.weight")                                           \
+#define MODEL_GLOBAL_ROLES(X)                            \
+    X(EMBED, "model.embed_tokens.weight")                \
+    X(FINAL_NORM, "model.norm.weight")                   \
+    X(OUT_RES_NORM, "model.output_attn_res_norm.weight") \
+    X(OUT_RES_PROJ, "model.output_attn_res_proj.weight") \
     X(LM_HEAD, "lm_head.weight")
 
 enum model_role {
@@ -147,9 +147,10 @@ struct model_shard {
 
 struct model; /* opaque */
 
-/* Read config.json, the index and every shard header, check all of it (see the folder's README for the
- * list of refusals), and build the inventory. On error the sentence names file, tensor and reason.
- * The caller owns *out and frees it with model_close. The source is used during the call only. */
+/* Read config.json, the index and every shard header, check all of it (see the folder's README for
+ * the list of refusals), and build the inventory. On error the sentence names file, tensor and
+ * reason. The caller owns *out and frees it with model_close. The source is used during the call
+ * only. */
 int model_open(const struct model_source *src, struct model **out, struct err *e);
 void model_close(struct model *m);
 
@@ -169,19 +170,22 @@ const struct model_shard *model_shard(const struct model *m, uint32_t i);
  * spine globals, then per layer its spine roles in enum order, then all experts by (layer, id). */
 uint32_t model_object_count(const struct model *m);
 const struct model_object *model_object(const struct model *m, uint32_t id);
-/* Object id, or MODEL_NONE when this layer has no such tensor. layer is ignored for global roles. */
+/* Object id, or MODEL_NONE when this layer has no such tensor. layer is ignored for global roles.
+ */
 uint32_t model_spine_id(const struct model *m, uint32_t layer, enum model_role role);
 /* Object id of expert `e` of MoE layer `layer`, or MODEL_NONE. */
 uint32_t model_expert_id(const struct model *m, uint32_t layer, uint32_t e);
-/* "expert 12/345", "layer 3 self_attn.q_proj.weight", ...: for sentences. Writes at most n bytes. */
+/* "expert 12/345", "layer 3 self_attn.q_proj.weight", ...: for sentences. Writes at most n bytes.
+ */
 const char *model_object_name(const struct model *m, uint32_t id, char *out, size_t n);
 /* Totals for plans and progress. */
 uint64_t model_spine_bytes(const struct model *m);
 uint64_t model_expert_bytes(const struct model *m);
 
-/* A_log holds one value per KDA head and may be longer; what is behind the heads is padding and must be
- * zero. That needs data, so whoever admits the tensor calls this with all n values of layer `layer`
- * (n as in the object's shape). ERR_FORMAT or ERR_NUMERIC with layer and place in the sentence. */
+/* A_log holds one value per KDA head and may be longer; what is behind the heads is padding and
+ * must be zero. That needs data, so whoever admits the tensor calls this with all n values of layer
+ * `layer` (n as in the object's shape). ERR_FORMAT or ERR_NUMERIC with layer and place in the
+ * sentence. */
 int model_check_alog(const struct model *m, uint32_t layer, const float *v, size_t n,
                      struct err *e);
 

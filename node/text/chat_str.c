@@ -40,6 +40,6 @@ const char *chat_shown(const char *s, size_t n, char out[CHAT_SHOWN])
         unsigned char c = (unsigned char)s[i];
         out[i] = c < 0x20 || c == 0x7F || c == '`' || c == '"' ? '?' : s[i];
     }
-    strcpy(out + keep, keep < n ? "..." : "");
+    memcpy(out + keep, keep < n ? "..." : "", keep < n ? 4 : 1);
     return out;
 }

@@ -141,7 +141,7 @@ static void digits_of(double x, int p, char d[24], int *point)
         }
     }
     d[n] = 0;
-    *point = *q ? atoi(q + 1) + 1 : 1;
+    *point = *q ? (int)strtol(q + 1, NULL, 10) + 1 : 1;
 }
 
 static bool reads_back(const char *d, int point, double x)
@@ -188,7 +188,7 @@ static void shortest(double x, char d[24], int *point)
 void pyjson_repr(double x, char out[32])
 {
     if (isnan(x) || isinf(x)) {
-        strcpy(out, isnan(x) ? "NaN" : x < 0 ? "-Infinity" : "Infinity");
+        snprintf(out, 32, "%s", isnan(x) ? "NaN" : x < 0 ? "-Infinity" : "Infinity");
         return;
     }
     char *o = out, d[24] = "0";

@@ -255,11 +255,11 @@ static void arguments_of_calls(void **s)
 }
 
 #define TWO CALLER(CALL("x", "f", "{}") "," CALL("y", "g", "{}"))
-#define TWO_CALLS                                                        \
-    OPENED("assistant")                                                  \
-    CALLING                                                              \
-        "<|open|>call tool=\"f\" index=\"1\"<|sep|><|close|>call<|sep|>" \
-        "<|open|>call tool=\"g\" index=\"2\"<|sep|><|close|>call<|sep|><|close|>tools<|sep|>" DONE
+#define TWO_CALLS                                                    \
+    OPENED("assistant")                                              \
+    CALLING                                                          \
+    "<|open|>call tool=\"f\" index=\"1\"<|sep|><|close|>call<|sep|>" \
+    "<|open|>call tool=\"g\" index=\"2\"<|sep|><|close|>call<|sep|><|close|>tools<|sep|>" DONE
 #define RESULT(id, text) "{\"role\":\"tool\",\"tool_call_id\":\"" id "\",\"content\":\"" text "\"}"
 #define SHOWN(name, index, text) \
     "<|open|>message role=\"tool\" tool=\"" name "\" index=\"" index "\"<|sep|>" text DONE
