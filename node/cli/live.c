@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define TTY_MS 200    /* between redraws on a terminal */
+#define TTY_MS 100    /* between redraws on a terminal */
 #define PLAIN_MS 5000 /* between lines elsewhere */
 
 struct live {

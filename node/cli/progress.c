@@ -79,7 +79,7 @@ static void compose_prefill(const struct cli_session *s, double t, const char *t
     /* The first layers of a cold start say little; no guess before two hundredths are done. */
     bool guess = share > 0.02 && t > 1;
     snprintf(line, n, "prompt %.0f%% of %llu tokens, layer %u/%u, %s left%s", 100 * share,
-             (unsigned long long)s->total, s->layer.layer + 1, s->layer.n_layers,
+             (unsigned long long)s->total, s->layer.layer + 1, model_config(s->m)->n_layers,
              guess ? cli_duration(t * (1 - share) / share, left) : "?", tail);
 }
 
@@ -92,7 +92,7 @@ static void compose_decode(const struct cli_session *s, double t, const char *ta
                  (unsigned long long)s->done, (unsigned long long)s->total, rate);
     if (k > 0 && (size_t)k < n && rate < 2) { /* slow enough to watch the layers */
         k += snprintf(line + k, n - (size_t)k, ", layer %u/%u", s->layer.layer + 1,
-                      s->layer.n_layers);
+                      model_config(s->m)->n_layers);
     }
     if (k > 0 && (size_t)k < n) {
         snprintf(line + k, n - (size_t)k, "%s", tail);

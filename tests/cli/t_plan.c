@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: MIT
+ * t_plan.c: how memory is divided, on the demo model's sizes and machines of many sizes. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "node/cli/session.h"
+
+#include <string.h>
+
+static struct model_source src;
+static struct model *m;
+
+static uint64_t least(void)
+{
+    return 2 * (uint64_t)model_config(m)->topk * model_expert_layout(m)->size;
+}
+
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* What the numbers must keep for every size of machine, from far too small to far too large. */
+static void t_default(void **state)
+{
+    struct compute_opts o = {.threads = {0, false}};
+    uint64_t spine_before = 0, ram_before = 0;
+    for (uint64_t memory = 100000; memory < 100000000; memory += memory / 50) {
+        struct plan p;
+        plan_make(&p, m, &o, memory);
+        assert_int_equal(p.half, memory / 2);
+        assert_true(p.spine_budget <= p.spine_bytes);
+        assert_true(p.ram_budget >= least() && p.ram_budget <= p.expert_bytes);
+        /* Within half of the memory, but for the least that must be. */
+        assert_true(p.spine_budget + p.ram_budget <= p.half || p.ram_budget == least());
+        assert_true(p.spine_budget == p.spine_bytes || p.ram_budget == least()); /* spine first */
+        /* More memory never gives less of either. */
+        assert_true(p.spine_budget >= spine_before && p.ram_budget >= ram_before);
+        assert_true(p.spine_why[0] && p.ram_why[0]);
+        spine_before = p.spine_budget;
+        ram_before = p.ram_budget;
+    }
+    assert_int_equal(spine_before, model_spine_bytes(m)); /* both ends were reached */
+    assert_int_equal(ram_before, model_expert_bytes(m));
+}
+
+static void t_given(void **state)
+{
+    struct compute_opts o = {.ram = {12345678, true}};
+    struct plan p;
+    plan_make(&p, m, &o, 20000000);
+    assert_int_equal(p.ram_budget, 12345678);
+    assert_string_equal(p.ram_why, "given by --ram");
+    assert_int_equal(p.spine_budget, 0); /* half is less than what was given to the experts */
+    o = (struct compute_opts){.spine_ram = {1000000, true}};
+    plan_make(&p, m, &o, 8000000);
+    assert_int_equal(p.spine_budget, 1000000);
+    assert_string_equal(p.spine_why, "given by --spine-ram");
+    assert_int_equal(p.ram_budget, 3000000);
+    o = (struct compute_opts){.ram = {0, true}, .spine_ram = {0, true}};
+    plan_make(&p, m, &o, 8000000);
+    assert_int_equal(p.ram_budget, 0); /* zero given is not the same as not given */
+    assert_int_equal(p.spine_budget, 0);
+}
+
+static void t_unknown_memory(void **state)
+{
+    struct compute_opts o = {.threads = {0, false}};
+    struct plan p;
+    plan_make(&p, m, &o, 0);
+    assert_int_equal(p.spine_budget, model_spine_bytes(m));
+    assert_int_equal(p.ram_budget, smaller(p.half - p.spine_budget, model_expert_bytes(m)));
+}
+
+static int setup(void **state)
+{
+    struct err e;
+    return model_folder_open(SHOAL_SOURCE_DIR "/node/demo/model", &src, &e) ||
+           model_open(&src, &m, &e);
+}
+
+static int teardown(void **state)
+{
+    model_close(m);
+    model_folder_close(&src);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(t_default),
+        cmocka_unit_test(t_given),
+        cmocka_unit_test(t_unknown_memory),
+    };
+    return cmocka_run_group_tests_name("plan", tests, setup, teardown);
+}
