@@ -10,6 +10,7 @@
 #include "proto/base/clock.h"
 
 #include <curl/curl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -460,6 +461,10 @@ void *http_main(void *origin)
 {
     struct origin *o = origin;
     struct http *h = o->http;
+    sigset_t pipe_only; /* a connection that the other side has closed is an error, not a signal */
+    sigemptyset(&pipe_only);
+    sigaddset(&pipe_only, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &pipe_only, NULL);
     h->refill = clock_ns();
     for (;;) {
         uint64_t now = clock_ns();

@@ -319,7 +319,7 @@ void sink_raise(struct store *st, struct entry *en)
 bool sink_cancel(struct store *st, struct entry *en)
 {
     struct sink *s = en->sink;
-    if (!s || s->ready || !origin_cancel(st->origin, &s->part)) {
+    if (!s || !origin_cancel(st->origin, &s->part)) {
         return false;
     }
     en->sink = NULL;

@@ -7,6 +7,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -18,6 +19,9 @@
 #include <unistd.h>
 
 #define CONNS 64
+#ifndef MSG_NOSIGNAL
+#define MSG_NOSIGNAL 0 /* where it is missing, the signal is ignored below */
+#endif
 
 struct faulty {
     char dir[1024], redirect[512];
@@ -329,6 +333,7 @@ struct faulty *faulty_start(const char *dir)
 {
     struct faulty *f = calloc(1, sizeof *f);
     snprintf(f->dir, sizeof f->dir, "%s", dir);
+    signal(SIGPIPE, SIG_IGN);
     pthread_mutex_init(&f->mu, NULL);
     pthread_cond_init(&f->cv, NULL);
     for (int i = 0; i < CONNS; i++) {

@@ -179,6 +179,7 @@ static void t_small_files(void **s)
     r.o.offline = false;
     rig_open(&r);
     assert_int_equal(store_read_file(r.st, "../../etc/passwd", &c, &e), ERR_FORMAT);
+    buf_free(&c);
     buf_init(&c, 100);
     assert_int_equal(store_read_file(r.st, "tiktoken.model", &c, &e), ERR_LIMIT);
     buf_free(&a);
