@@ -6,14 +6,19 @@
  *   half_part gives the k-th v8 of four, in the order below;
  *   fold_mxfp4, fold_bf16: the folds 8, 4, 2, 1 of two v8 that fold 16 has left.
  *
- * dot32's 32 accumulators are four v8 whose lanes stand in the order
- * in which the weights of a type fall out of their decoding; x is brought into the same order once
- * per product (prepare), so nothing is shuffled per weight: MXFP4: 0 4 8 12 1 5 9 13 | 2 6 10 14 3
- * 7 11 15 | 16 more than the first | than the second BF16:  0 2 4 6 8 10 12 14 | 1 3 5 7 9 11 13 15
- * | likewise F32, I8: 0 .. 7 | 8 .. 15 | 16 .. 23 | 24 .. 31
+ * dot32's 32 accumulators are four v8 whose lanes stand in the order in which the weights of a type
+ * fall out of their decoding; x is brought into the same order once per product (prepare), so
+ * nothing is shuffled per weight:
  *
- * One row of x: rows of weights two at a time, decoded in registers. More rows of x: a tile of rows
- * is decoded into L1, then multiplied with three rows of x at a time, one v8 of the four at a time.
+ * - MXFP4: 0 4 8 12 1 5 9 13 | 2 6 10 14 3 7 11 15 | these two plus 16
+ *
+ * - BF16: 0 2 4 6 8 10 12 14 | 1 3 5 7 9 11 13 15 | these two plus 16
+ *
+ * - F32, I8: 0 .. 7 | 8 .. 15 | 16 .. 23 | 24 .. 31
+ *
+ * Up to six rows of x: the weights are decoded in registers, two of their rows at a time for one
+ * row of x, one of them for two or three. More rows of x: a tile of weights is decoded into L1,
+ * then multiplied with three rows of x at a time, one v8 of the four at a time.
  */
 
 #define LANES 32
@@ -22,6 +27,13 @@
 #define TILE_BLOCKS 8  /* blocks of a tile: 4 x 8 x 32 floats are 4 KiB */
 #define TILE_TOKENS 32 /* rows of x that share one decoding */
 #define INLINE static inline __attribute__((always_inline))
+
+/* Before loops of a few known turns over arrays that are to live in registers. */
+#ifdef __clang__
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 8")
+#endif
 
 #define STRIDE 4   /* blocks between two prefetches */
 #define AHEAD 1536 /* bytes that weights are asked for before their use */
@@ -133,16 +145,23 @@ INLINE void prefetch(const struct source *s, const uint8_t *p)
 #define DIRECT 3     /* rows of x at a time */
 #define DIRECT_MAX 6 /* up to here it is faster to decode the weights twice than to store them */
 
-/* One block of it. x rows are xpitch floats apart. */
-INLINE void step(enum kern_type type, const uint8_t *const *p, const uint8_t *const *sc,
+/* One block of it, at p[i], then p and sc move on. x rows are xpitch floats apart. */
+INLINE void step(enum kern_type type, const struct source *s, const uint8_t **p, const uint8_t **sc,
                  const float *x, size_t xpitch, size_t nr, size_t nt, v8 (*acc)[DIRECT][4])
 {
     struct load w[PAIR];
-    for (size_t i = 0; i < nr; i++)
+    UNROLL
+    for (size_t i = 0; i < nr; i++) {
         w[i] = load(type, p[i], sc[i]);
+        p[i] += s->block;
+        sc[i] += type == KERN_MXFP4;
+    }
+    UNROLL
     for (int k = 0; k < 4; k++) {
+        UNROLL
         for (size_t i = 0; i < nr; i++) {
             v8 wv = part(type, &w[i], k);
+            UNROLL
             for (size_t j = 0; j < nt; j++)
                 acc[i][j][k] = v8_fma(wv, v8_load(x + j * xpitch + 8 * k), acc[i][j][k]);
         }
@@ -157,39 +176,34 @@ INLINE void direct(const struct kern_matmul *m, enum kern_type type, const float
     const uint8_t *p[PAIR], *sc[PAIR];
     v8 acc[PAIR][DIRECT][4];
     x += t0 * xpitch;
+    UNROLL
     for (size_t i = 0; i < nr; i++) {
         p[i] = s.data + row[i] * s.pitch;
         sc[i] = type == KERN_MXFP4 ? s.scale + row[i] * s.scale_pitch : s.data;
-        for (size_t j = 0; j < nt; j++)
+        UNROLL
+        for (size_t j = 0; j < nt; j++) {
+            UNROLL
             for (int k = 0; k < 4; k++)
                 acc[i][j][k] = v8_zero();
+        }
     }
     size_t b = 0, whole = m->cols / LANES, rest = m->cols % LANES;
-#define NEXT                                       \
-    do {                                           \
-        step(type, p, sc, x, xpitch, nr, nt, acc); \
-        x += LANES;                                \
-        for (size_t i = 0; i < nr; i++) {          \
-            p[i] += s.block;                       \
-            sc[i] += type == KERN_MXFP4;           \
-        }                                          \
-    } while (0)
     for (; b + STRIDE <= whole; b += STRIDE) {
+        UNROLL
         for (size_t i = 0; i < nr; i++)
             prefetch(&s, p[i]);
-        NEXT;
-        NEXT;
-        NEXT;
-        NEXT;
+        UNROLL
+        for (size_t k = 0; k < STRIDE; k++)
+            step(type, &s, p, sc, x + (b + k) * LANES, xpitch, nr, nt, acc);
     }
     for (; b < whole; b++)
-        NEXT;
-#undef NEXT
+        step(type, &s, p, sc, x + b * LANES, xpitch, nr, nt, acc);
     if (rest) {
         uint8_t last[PAIR][LANES * 4];
+        UNROLL
         for (size_t i = 0; i < nr; i++)
             p[i] = tail(type, p[i], rest, last[i]);
-        step(type, p, sc, x, xpitch, nr, nt, acc);
+        step(type, &s, p, sc, x + whole * LANES, xpitch, nr, nt, acc);
     }
     for (size_t j = 0; j < nt; j++) {
         float *y = kern_matmul_y(m, t0 + (uint32_t)j);
@@ -237,24 +251,31 @@ INLINE void tile(const float *w, const float *x, size_t xpitch, float *acc, size
     for (size_t g = 0; g < LANES; g += 8) {
         const float *wp = w + g, *xp = x + g;
         v8 s[4][3];
+        UNROLL
         for (size_t i = 0; i < nr; i++)
-            for (size_t j = 0; j < nt; j++)
-                s[i][j] = v8_load(acc + (i * TILE_TOKENS + j) * LANES + g);
+            UNROLL
+        for (size_t j = 0; j < nt; j++)
+            s[i][j] = v8_load(acc + (i * TILE_TOKENS + j) * LANES + g);
         for (size_t b = 0; b < n; b++) {
             v8 xv[3];
+            UNROLL
             for (size_t j = 0; j < nt; j++)
                 xv[j] = v8_load(xp + j * xpitch);
+            UNROLL
             for (size_t i = 0; i < nr; i++) {
                 v8 wv = v8_load(wp + i * TILE_BLOCKS * LANES);
+                UNROLL
                 for (size_t j = 0; j < nt; j++)
                     s[i][j] = v8_fma(wv, xv[j], s[i][j]);
             }
             wp += LANES;
             xp += LANES;
         }
+        UNROLL
         for (size_t i = 0; i < nr; i++)
-            for (size_t j = 0; j < nt; j++)
-                v8_store(acc + (i * TILE_TOKENS + j) * LANES + g, s[i][j]);
+            UNROLL
+        for (size_t j = 0; j < nt; j++)
+            v8_store(acc + (i * TILE_TOKENS + j) * LANES + g, s[i][j]);
     }
 }
 
@@ -298,6 +319,7 @@ static void tiles(struct block *k, const float *x, size_t xpitch, size_t n, size
 INLINE void decode_block(enum kern_type type, const uint8_t *p, const uint8_t *sc, float *out)
 {
     struct load l = load(type, p, sc);
+    UNROLL
     for (int k = 0; k < 4; k++)
         v8_store(out + 8 * k, part(type, &l, k));
 }
