@@ -35,7 +35,7 @@ struct store_mem {
 struct store_opts {
     const char *model;     /* folder, or http(s) URL of one (without file name) */
     const char *cache_dir; /* disk tier and catalog; NULL: none (a folder is read in place) */
-    bool offline;          /* never contact the origin */
+    bool offline;          /* never use the network; a folder as origin is still read */
     uint64_t ram_budget;   /* bytes of expert objects kept in RAM (pinned ones may exceed it) */
     uint64_t disk_budget;  /* bytes of the disk tier; 0 = no limit but the free-space floor */
     uint64_t disk_floor;   /* bytes left free on the volume; 0 = default (1 GiB) */
@@ -59,7 +59,7 @@ struct store; /* opaque */
 /* Opens cache and origin; reads (and caches) the model's metadata; *model (owned by the store) is
  * the inventory. Fails with a sentence when neither cache nor origin has a usable model. */
 int store_open(const struct store_opts *o, struct store **out, struct err *e);
-/* No call may be in progress and no view be held. */
+/* No call may be in progress and no view be held. What is being published is finished first. */
 void store_close(struct store *st);
 const struct model *store_model(const struct store *st);
 /* Late wiring, before the first get: the hook often needs the model that store_open found. */
@@ -83,9 +83,12 @@ struct store_view { /* a pinned object in RAM; read-only; valid until released *
     void *priv; /* private */
 };
 
-/* One object; blocks. Release with store_release. deadline_ns: absolute clock_ns time, 0 = none. */
+/* One object; blocks. Release with store_release. deadline_ns: absolute clock_ns time, 0 = none;
+ * after it ERR_TIMEOUT, while a fetch that has begun goes on. */
 int store_get(struct store *st, uint32_t id, enum store_prio prio, uint64_t deadline_ns,
               struct store_view *out, struct err *e);
+/* An expert stays in RAM while the budget lasts (least recently used goes first); a spine object
+ * leaves with its last holder unless a hint for it came since it was taken. v becomes empty. */
 void store_release(struct store *st, struct store_view *v);
 /* As store_release; the bytes leave RAM at once when nobody else holds them (streamed spine). */
 void store_release_drop(struct store *st, struct store_view *v);
@@ -98,11 +101,15 @@ int store_batch_begin(struct store *st, const uint32_t *ids, size_t n, enum stor
                       struct store_batch **out, struct err *e);
 /* Blocks for the next one: *which is its index in ids. ERR_NOTFOUND when all have been handed out.
  * An object's failure is returned once, with *which set; the others can still be taken.
- * The pin budget is the caller's care: release each view when done. */
+ * The pin budget is the caller's care: release each view when done. Experts for which the RAM
+ * budget has no room wait until views are released (two are always under way); until then they come
+ * as far as the disk. */
 int store_batch_next(struct store_batch *b, size_t *which, struct store_view *out, struct err *e);
 void store_batch_end(struct store_batch *b); /* gives up what was not taken */
 
-/* A hint: these will probably be wanted soon. Never blocks, never fails, never changes a result. */
+/* A hint: these will probably be wanted soon. Never blocks, never fails, never changes a result.
+ * Experts come into RAM while the budget has room, else as far as the disk; spine objects stay in
+ * RAM until they have been taken once (at most 4 GiB of them). */
 void store_hint(struct store *st, const uint32_t *ids, size_t n);
 
 /* n bytes at `off` of an object without bringing all of it into RAM (a row of the embedding): from
