@@ -464,6 +464,17 @@ void eng_want(struct store *st, uint32_t id, enum store_prio prio, bool ram)
     }
 }
 
+/* Spine that was hinted, has come and was never taken (a run that ended early): it makes room. */
+static void drop_stale_hints(struct store *st)
+{
+    for (uint32_t id = 0; id < st->n_ent; id++) {
+        struct entry *en = &st->ent[id];
+        if (en->state == ENT_READY && en->hinted && !en->pins && !en->in_lru) {
+            evict(st, en);
+        }
+    }
+}
+
 void eng_hint(struct store *st, uint32_t id)
 {
     struct entry *en = &st->ent[id];
@@ -479,7 +490,10 @@ void eng_hint(struct store *st, uint32_t id)
         return;
     }
     if (!expert && ob->size > HINT_SPINE_MAX - st->hint_spine) {
-        return;
+        drop_stale_hints(st);
+        if (ob->size > HINT_SPINE_MAX - st->hint_spine) {
+            return;
+        }
     }
     en->hinted = true;
     if (!expert) {

@@ -419,7 +419,7 @@ static void cut_stalled(struct http *h, struct origin *o, uint64_t now)
     uint64_t stall = (uint64_t)(o->o.stall_ms ? o->o.stall_ms : STALL_MS) * 1000000u;
     for (int i = 0; i < CONNECTIONS; i++) {
         struct xfer *x = &h->x[i];
-        if (x->run && !x->paused && now - x->last > stall) {
+        if (x->run && !x->paused && now > x->last + stall) {
             curl_multi_remove_handle(h->m, x->h);
             if (x->via_redirect) {
                 forget_resolved(o, x->run->file);
@@ -427,6 +427,15 @@ static void cut_stalled(struct http *h, struct origin *o, uint64_t now)
             err_set(&x->err, ERR_NET, "no bytes for %.1f s", (double)(now - x->last) * 1e-9);
             finish(x, HTTP_RETRY, !x->judged, 0);
         }
+    }
+}
+
+/* Time in which this thread was busy (hashing, writing) and could not look at the sockets is no
+ * silence of the server. */
+static void forgive(struct http *h, uint64_t busy)
+{
+    for (int i = 0; i < CONNECTIONS; i++) {
+        h->x[i].last += h->x[i].run ? busy : 0;
     }
 }
 
@@ -466,6 +475,7 @@ void *http_main(void *origin)
     sigaddset(&pipe_only, SIGPIPE);
     pthread_sigmask(SIG_BLOCK, &pipe_only, NULL);
     h->refill = clock_ns();
+    uint64_t woke = clock_ns();
     for (;;) {
         uint64_t now = clock_ns();
         pthread_mutex_lock(&o->mu);
@@ -475,7 +485,6 @@ void *http_main(void *origin)
             break;
         }
         refill(h, o, now);
-        cut_stalled(h, o, now);
         uint64_t wake = fill(h, o, now);
         int running = 0, left;
         curl_multi_perform(h->m, &running);
@@ -489,6 +498,7 @@ void *http_main(void *origin)
                 any = true;
             }
         }
+        cut_stalled(h, o, now); /* after what has arrived was taken */
         origin_tick(o, now);
         if (any) {
             continue;
@@ -503,7 +513,9 @@ void *http_main(void *origin)
             uint64_t until = wake > now ? (wake - now) / 1000000u + 1 : 0;
             ms = until < ms ? until : ms;
         }
+        forgive(h, clock_ns() - woke);
         curl_multi_poll(h->m, NULL, 0, (int)ms, NULL);
+        woke = clock_ns();
     }
     for (int i = 0; i < CONNECTIONS; i++) {
         if (h->x[i].run) {

@@ -4,11 +4,12 @@
  *
  * Data flow: an object is asked for by id (node/model numbering). It is in RAM (pinned at once), or
  * on disk (read, its chunk checksums verified), or at the origin (one range per run of adjacent
- * objects, each 1 MiB chunk hashed as it arrives, written to a temporary name, synced, renamed,
- * recorded in the catalog). Before an object is handed out for the first time from RAM the caller's
- * `admit` hook has accepted its bytes. One request in flight per object, however many callers.
- * Whatever goes wrong ends as one err whose sentence names object, source and remedy; never as
- * wrong bytes.
+ * objects, each 1 MiB chunk hashed as it arrives and written to a temporary file; that is synced,
+ * its digest recorded, then renamed). It is handed out as soon as its bytes are complete; the
+ * publishing goes on behind. Before an object is handed out for the first time from RAM the
+ * caller's `admit` hook has accepted its bytes. One request in flight per object, however many
+ * callers. Whatever goes wrong ends as one err whose sentence names object, source and remedy;
+ * never as wrong bytes.
  *
  * Threads: all functions may be called from any thread. The store has threads of its own for disk
  * reads and for the origin; hooks run on them. */

@@ -34,7 +34,7 @@ static void rig_start(struct rig *r)
                                .disk_floor = 1,
                                .retries = 4,
                                .retry_ms = 5,
-                               .stall_ms = 300,
+                               .stall_ms = 8000,
                                .log = util_log_line,
                                .log_ctx = &r->log};
 }
@@ -236,6 +236,7 @@ static void t_faults(void **s)
 {
     struct rig r;
     rig_start(&r);
+    r.o.stall_ms = 400;
     rig_open(&r);
     const struct model *m = store_model(r.st);
     uint32_t id = model_expert_id(m, 1, 0);
@@ -295,6 +296,7 @@ static void t_faults_at_open(void **s)
         }
         struct rig r;
         rig_start(&r);
+        r.o.stall_ms = 400;
         faulty_set(r.f, c->kind, c->arg, "00003-of", 0, c->times);
         struct err e = {0};
         int rc = store_open(&r.o, &r.st, &e);

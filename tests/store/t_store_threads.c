@@ -161,7 +161,7 @@ static void run(const char *model, const char *cache, struct faulty *f, uint64_t
                            .ram_budget = 60000, /* three experts */
                            .disk_budget = disk_budget,
                            .disk_floor = 1,
-                           .retries = 10,
+                           .retries = 1000,
                            .retry_ms = 2,
                            .admit = admit,
                            .admit_ctx = &admitted,
@@ -186,10 +186,10 @@ static void run(const char *model, const char *cache, struct faulty *f, uint64_t
     static const struct {
         enum fault k;
         long arg;
-    } faults[] = {{F_CUT, 3000}, {F_STATUS, 503}, {F_DEAD, 0}, {F_SHORTER, 0}, {F_CUT, 100000}};
+    } faults[] = {{F_CUT, 3000}, {F_STATUS, 503}, {F_DEAD, 0}, {F_CUT, 100000}};
     for (int i = 0; f && atomic_load(&s.done) < THREADS; i++) {
-        faulty_set(f, faults[i % 5].k, faults[i % 5].arg, NULL, 0, 1);
-        struct timespec ms = {0, 7000000};
+        faulty_set(f, faults[i % 4].k, faults[i % 4].arg, NULL, 0, 1);
+        struct timespec ms = {0, 20000000};
         nanosleep(&ms, NULL);
     }
     for (int i = 0; i < THREADS; i++) {
