@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * origin.c: see origin.h: the queue of wanted parts, their merging into runs, and what happens
- * after a failed attempt. The bytes come through origin_http.c or, from a local folder,
- * origin_dir.c. */
+ * origin.c: see origin.h: the queue of wanted parts and their merging into runs. The bytes come
+ * through origin_http.c or, from a local folder, origin_dir.c; what happens after an attempt is in
+ * origin_retry.c. */
 #include "node/store/origin_inner.h"
 
 #include "node/store/chunk.h"
@@ -16,12 +16,6 @@
 #define RUN_DEMAND ((uint64_t)64 << 20) /* largest merged request */
 #define RUN_OTHER ((uint64_t)16 << 20)  /* ... of those that nobody waits for */
 #define RUN_PARTS 256
-#define RETRIES 8
-#define RETRY_MS 500
-#define RETRY_MAX_MS 30000
-#define REFUSALS 3
-#define PROGRESS (64u << 10) /* bytes that make an attempt a success in part */
-#define SAY_NS 9000000000ull
 
 void origin_say(struct origin *o, const char *fmt, ...)
 {
@@ -162,7 +156,7 @@ static void queue_cut(struct origin *o, struct origin_part *p)
     }
 }
 
-static void queue_add(struct origin *o, struct origin_part *p)
+void origin_queue_add(struct origin *o, struct origin_part *p)
 {
     p->next = NULL;
     p->queued = true;
@@ -190,7 +184,7 @@ void origin_submit(struct origin *o, struct origin_part *p)
         p->since = clock_ns();
         p->seq = o->seq++;
         p->begun = false;
-        queue_add(o, p);
+        origin_queue_add(o, p);
         wake(o);
     }
     pthread_mutex_unlock(&o->mu);
@@ -383,162 +377,6 @@ int run_data(struct origin *o, struct run *r, const void *bytes, size_t n, struc
         }
     }
     return 0;
-}
-
-/* ---- after an attempt ---- */
-
-static uint64_t backoff_ns(struct origin *o, uint32_t attempt)
-{
-    uint64_t ms = o->o.retry_ms ? o->o.retry_ms : RETRY_MS;
-    for (uint32_t i = 1; i < attempt && ms < RETRY_MAX_MS; i++) {
-        ms *= 2;
-    }
-    ms = ms > RETRY_MAX_MS ? RETRY_MAX_MS : ms;
-    o->rng = o->rng * 1664525u + 1013904223u;
-    /* between half and all of it, so that many nodes do not come back at once */
-    return (ms * 500000u + ms * 500000u / 65536u * (o->rng >> 16));
-}
-
-static void fail_part(struct origin *o, struct origin_part *p, const struct err *why)
-{
-    struct err e = *why;
-    pthread_mutex_lock(&o->mu);
-    const char *file = o->files[p->file].name;
-    pthread_mutex_unlock(&o->mu);
-    if (strcmp(p->name, file) == 0) {
-        err_prefix(&e, "cannot fetch %s from %s", p->name, o->host);
-    } else {
-        err_prefix(&e, "cannot fetch %s (%s) from %s", p->name, file, o->host);
-    }
-    p->done(p, e.code ? e.code : ERR_NET, &e);
-}
-
-/* One line per failed attempt, but not more than one a second for the same trouble. */
-static void say_retry(struct origin *o, const struct origin_part *p, const struct err *e,
-                      uint64_t wait_ns, uint64_t now)
-{
-    pthread_mutex_lock(&o->mu);
-    uint64_t what = chunk_xxh(e->msg, strlen(e->msg)) ^ chunk_xxh(p->name, strlen(p->name));
-    bool say = now > o->last_retry_log + 1000000000u || what != o->last_retry_what;
-    if (say) {
-        o->last_retry_what = what;
-        o->last_retry_log = o->last_wait_log = now;
-    }
-    pthread_mutex_unlock(&o->mu);
-    if (say) {
-        origin_say(o, "%s from %s: %s; trying again in %.1f s", p->name, o->host, e->msg,
-                   (double)wait_ns * 1e-9);
-    }
-}
-
-void run_end(struct origin *o, struct run *r, enum http_verdict v, bool host_level,
-             uint64_t wait_ms, const struct err *e)
-{
-    uint64_t now = clock_ns();
-    uint32_t max = o->o.retries ? o->o.retries : RETRIES;
-    bool progress = r->completed || r->given >= PROGRESS;
-    struct err why = {0};
-    if (e) {
-        why = *e;
-    }
-    if (!why.code) {
-        err_set(&why, ERR_NET, "the connection ended early");
-    }
-    struct origin_part *list = r->head, *doomed = NULL;
-    bool dead = false;
-    if (list && list->size == ORIGIN_UNKNOWN && v == HTTP_BODY) { /* its end was the end */
-        r->head = NULL;
-        if (!list->begun && list->begin) {
-            list->begin(list, NULL);
-        }
-        list->done(list, 0, NULL);
-        list = NULL;
-    }
-    pthread_mutex_lock(&o->mu);
-    if (list && host_level && v == HTTP_RETRY && !progress) {
-        o->host_fails++;
-        dead = o->host_fails >= max;
-    }
-    if (dead) { /* whoever waits for this host need not try it all over again each for himself */
-        o->host_fails = 0;
-        doomed = o->head;
-        o->head = o->tail = NULL;
-        for (struct origin_part *p = doomed; p; p = p->next) {
-            p->queued = false;
-        }
-    }
-    pthread_mutex_unlock(&o->mu);
-    bool said = false;
-    while (list) {
-        struct origin_part *p = list;
-        list = p->next;
-        p->next = NULL;
-        if (progress) {
-            p->attempts = p->refusals = 0;
-        }
-        p->attempts++;
-        p->refusals += v == HTTP_REFUSED;
-        bool over = v == HTTP_FATAL || dead || p->attempts >= max || p->refusals >= REFUSALS;
-        uint64_t wait = wait_ms ? wait_ms * 1000000u : backoff_ns(o, p->attempts);
-        if (!over && !said) {
-            said = true;
-            say_retry(o, p, &why, wait, now);
-        }
-        pthread_mutex_lock(&o->mu);
-        bool stopped = o->stop;
-        if (!over && !stopped) {
-            if (p->size == ORIGIN_UNKNOWN) { /* where it ended is not known: from the beginning */
-                p->got = 0;
-                p->begun = false;
-            }
-            p->not_before = now + wait;
-            o->retries++;
-            queue_add(o, p);
-            if ((host_level || wait_ms) && o->pause_until < p->not_before) {
-                o->pause_until = p->not_before;
-            }
-        }
-        pthread_mutex_unlock(&o->mu);
-        if (over) {
-            struct err last = why;
-            if (v != HTTP_FATAL) {
-                err_prefix(&last, "given up after %u attempts", dead ? max : p->attempts);
-            }
-            fail_part(o, p, &last);
-        } else if (stopped) {
-            err_set(&why, ERR_CANCELLED, "the store is being closed");
-            fail_part(o, p, &why);
-        }
-    }
-    while (doomed) {
-        struct origin_part *p = doomed;
-        doomed = p->next;
-        p->next = NULL;
-        fail_part(o, p, &why);
-    }
-    free(r);
-}
-
-void origin_tick(struct origin *o, uint64_t now)
-{
-    char what[160] = "";
-    double secs = 0, next = 0;
-    pthread_mutex_lock(&o->mu);
-    struct origin_part *p = o->head;
-    if (p && now > o->last_byte + SAY_NS && now > o->last_wait_log + SAY_NS &&
-        now > p->since + SAY_NS) {
-        uint64_t from = o->last_byte > p->since ? o->last_byte : p->since;
-        uint64_t at = p->not_before > o->pause_until ? p->not_before : o->pause_until;
-        snprintf(what, sizeof what, "%s", p->name);
-        secs = (double)(now - from) * 1e-9;
-        next = at > now ? (double)(at - now) * 1e-9 : 0;
-        o->last_wait_log = now;
-    }
-    pthread_mutex_unlock(&o->mu);
-    if (*what) {
-        origin_say(o, "waiting for %s from %s: no bytes for %.0f s; next attempt in %.0f s", what,
-                   o->host, secs, next);
-    }
 }
 
 /* ---- life ---- */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * origin_inner.h: what origin.c (queue, runs, retries) and the two transports share. */
+ * origin_inner.h: what origin.c (queue, runs), origin_retry.c and the two transports share. */
 #ifndef SHOAL_STORE_ORIGIN_INNER_H
 #define SHOAL_STORE_ORIGIN_INNER_H
 
@@ -48,6 +48,8 @@ struct origin {
     bool stop;
 };
 
+/* With mu: append to the queue. */
+void origin_queue_add(struct origin *o, struct origin_part *p);
 /* With mu: take the next request's parts out of the queue. *wake: when to look again if NULL. */
 struct run *run_take(struct origin *o, uint64_t now, bool demand_only, uint64_t *wake);
 /* Without mu: what an answer says about the file: remembered if new. Contradiction: an error. */

@@ -108,6 +108,12 @@ static void child(const char *url, const char *cache, unsigned seed)
     _exit(0);
 }
 
+static unsigned random_of(unsigned *seed)
+{
+    *seed = *seed * 1664525u + 1013904223u;
+    return *seed >> 9;
+}
+
 static void t_kill(void **state)
 {
     struct server sv;
@@ -115,7 +121,6 @@ static void t_kill(void **state)
     char *url = util_path("http://127.0.0.1:%d", sv.port);
     unsigned seed = (unsigned)time(NULL) ^ (unsigned)getpid();
     print_message("seed %u\n", seed);
-    srand(seed);
     int killed = 0, resumed = 0;
     for (int round = 0; round < ROUNDS; round++) {
         char *tmp = util_tmpdir(), *cache = util_path("%s/c", tmp);
@@ -131,9 +136,9 @@ static void t_kill(void **state)
             fflush(NULL);
             pid_t p = fork();
             if (p == 0) {
-                child(url, cache, (unsigned)rand());
+                child(url, cache, random_of(&seed));
             }
-            usleep((useconds_t)(rand() % (round ? 70000 : 30000)));
+            usleep((useconds_t)(random_of(&seed) % (round ? 70000 : 30000)));
             kill(p, SIGKILL);
             int status;
             assert_int_equal(waitpid(p, &status, 0), p);
