@@ -10,6 +10,7 @@
 #include <string.h>
 
 #define RETRIES 8
+#define FIRST_RETRIES 5 /* of an origin that has not given a byte yet: often a wrong address */
 #define RETRY_MS 500
 #define RETRY_MAX_MS 30000
 #define REFUSALS 3
@@ -84,6 +85,9 @@ void run_end(struct origin *o, struct run *r, enum http_verdict v, bool host_lev
         list = NULL;
     }
     pthread_mutex_lock(&o->mu);
+    if (!o->o.retries && !o->bytes) {
+        max = FIRST_RETRIES;
+    }
     if (list && host_level && v == HTTP_RETRY && !progress) {
         o->host_fails++;
         dead = o->host_fails >= max;

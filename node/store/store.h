@@ -42,7 +42,8 @@ struct store_opts {
     uint64_t disk_floor;   /* bytes left free on the volume; 0 = default (1 GiB) */
     const char *token;     /* HTTP bearer token for the origin's host only; may be NULL */
     uint64_t rate_limit;   /* bytes a second from the origin; 0 = none */
-    uint32_t retries;      /* attempts without progress before an origin error counts; 0 = 8 */
+    uint32_t retries;      /* attempts without progress before an origin error counts; 0 = 8,
+                              5 before the origin's first byte */
     uint32_t retry_ms;     /* first wait between attempts, doubled each time; 0 = 500 ms */
     uint32_t stall_ms;     /* a transfer without bytes for so long is begun anew; 0 = 10 s */
     struct store_mem mem;
