@@ -581,8 +581,7 @@ int main(void)
         cmocka_unit_test(test_kda_gate_value), cmocka_unit_test(test_mla),
         cmocka_unit_test(test_mla_store),      cmocka_unit_test(test_router),
         cmocka_unit_test(test_combine),        cmocka_unit_test(test_small_numbers),
-        cmocka_unit_test(test_no_contraction),
-        cmocka_unit_test(test_flags),
+        cmocka_unit_test(test_no_contraction), cmocka_unit_test(test_flags),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
