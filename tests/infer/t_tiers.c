@@ -170,8 +170,8 @@ int main(int argc, char **argv)
         tokens = 200;
     }
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(memory_follows_the_budget), /* first: a peak is the process's for good */
         cmocka_unit_test(origin_disk_ram),
-        cmocka_unit_test(memory_follows_the_budget),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
