@@ -35,7 +35,7 @@
 #define DISCO_PEERS_MAX 256      /* rows; announcements beyond it are counted and dropped */
 #define DISCO_ADDRS_MAX 16       /* addresses of one row */
 #define DISCO_IFS_MAX 32         /* interfaces looked at */
-#define DISCO_IF_ADDRS_MAX 8     /* addresses of one interface */
+#define DISCO_IF_ADDRS_MAX 16    /* addresses of one interface */
 #define DISCO_STATIC_MAX 64      /* static peers */
 #define DISCO_HISTORY 4          /* attempts kept for each address */
 #define DISCO_TEXT 200           /* bytes of a sentence about an attempt or an interface */
@@ -113,6 +113,7 @@ struct disco_peer {
     char instance[DISCO_NAME_MAX + 1];   /* Bonjour name, empty when not announced */
     char model[DISCO_ID_MAX + 1];        /* announced short model root, empty = none told */
     unsigned version;                    /* announced protocol version, 0 = not told */
+    bool announced;                      /* Bonjour announces it now */
     bool authentic;                      /* an address authenticated as `node` in this run */
     unsigned live;                       /* authenticated connections now */
     size_t n_addrs;
