@@ -265,7 +265,9 @@ static int insert_member(struct roster *r, const struct roster_member *m, struct
     struct roster_member *there = (struct roster_member *)(uintptr_t)roster_find(r, &m->id);
     if (there) {
         there->flags |= m->flags;
-        there->joined = m->joined < there->joined ? m->joined : there->joined;
+        if (m->joined && (!there->joined || m->joined < there->joined)) {
+            there->joined = m->joined;
+        }
         return 0;
     }
     if (r->members_n >= ROSTER_MEMBERS_MAX) {

@@ -8,7 +8,7 @@
  *   8   version, from 1
  *   2   members, 2 removed, 4 zero
  *   per member, ascending by node id: 65 public key, 8 joined (seconds since 1970, as the clock of
- *       the inviter had it), 1 flags (bit 0: keeper, may hold the signing key)
+ *       the inviter had it; 0: unknown), 1 flags (bit 0: keeper, may hold the signing key)
  *   per removed node, ascending: 32 node id, 8 when
  *   1   bytes of the signature, then an ECDSA signature (DER) over all before the length byte */
 #ifndef SHOAL_PEER_ROSTER_H
