@@ -52,7 +52,7 @@ struct disco_bus; /* bus.h: the in-memory network for tests */
 /* Where an address comes from; an address may have several. */
 enum disco_source {
     DISCO_STATIC = 1,     /* named by the user */
-    DISCO_REMEMBERED = 2, /* authenticated in an earlier run */
+    DISCO_REMEMBERED = 2, /* authenticated in this run or an earlier one */
     DISCO_BONJOUR = 4,    /* announced now */
     DISCO_INBOUND = 8,    /* the node connected from there and told its port */
 };
@@ -104,6 +104,7 @@ struct disco_addr {
     double bytes_s;             /* last measured rate, 0 = not measured */
     double rtt_s;               /* last measured round trip, 0 = not measured */
     uint64_t tries, goods;      /* attempts and authentications of this run */
+    int64_t met_unix;           /* wall-clock second of the last authentication, 0 = never */
     struct disco_try last[DISCO_HISTORY]; /* newest first; UNTRIED past the end */
 };
 

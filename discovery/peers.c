@@ -51,7 +51,7 @@ static struct row *find_static_row(struct peers *t, const char *name)
     return NULL;
 }
 
-static struct disco_addr *find_addr(struct row *r, const struct sockaddr_storage *a)
+struct disco_addr *peers_find_addr(struct row *r, const struct sockaddr_storage *a)
 {
     for (size_t i = 0; r && i < r->p.n_addrs; i++) {
         if (addr_same(&r->p.addrs[i].sa, a, true)) {
@@ -61,7 +61,7 @@ static struct disco_addr *find_addr(struct row *r, const struct sockaddr_storage
     return NULL;
 }
 
-static bool empty(const struct row *r)
+bool peers_row_empty(const struct row *r)
 {
     return r->p.n_addrs == 0 && !r->p.static_name[0];
 }
@@ -80,7 +80,7 @@ static bool claim_only(const struct row *r)
     return true;
 }
 
-static void drop_row(struct peers *t, size_t i)
+void peers_drop_row(struct peers *t, size_t i)
 {
     free(t->rows[i]);
     memmove(&t->rows[i], &t->rows[i + 1], (t->n - i - 1) * sizeof *t->rows);
@@ -89,11 +89,12 @@ static void drop_row(struct peers *t, size_t i)
 
 /* A new row in order of node id (rows without one first, as they came). A claim does not displace
  * anything; what is named or proved displaces a claim that was not yet told of or is empty. */
-static struct row *add_row(struct peers *t, const char *node, bool claim)
+struct row *peers_add_row(struct peers *t, const char *node, bool claim)
 {
     for (size_t i = 0; t->n == DISCO_PEERS_MAX && i < t->n; i++) {
-        if (!t->rows[i]->told && (empty(t->rows[i]) || (!claim && claim_only(t->rows[i])))) {
-            drop_row(t, i);
+        if (!t->rows[i]->told &&
+            (peers_row_empty(t->rows[i]) || (!claim && claim_only(t->rows[i])))) {
+            peers_drop_row(t, i);
         }
     }
     /* The last places are kept for peers that are more than a claim. */
@@ -144,10 +145,10 @@ static bool make_room(struct row *r)
     return true;
 }
 
-static struct disco_addr *need_addr(struct peers *t, struct row *r, uint64_t now,
-                                    const struct sockaddr_storage *sa, uint32_t ifindex)
+struct disco_addr *peers_need_addr(struct peers *t, struct row *r, uint64_t now,
+                                   const struct sockaddr_storage *sa, uint32_t ifindex)
 {
-    struct disco_addr *a = find_addr(r, sa);
+    struct disco_addr *a = peers_find_addr(r, sa);
     if (!a) {
         if (r->p.n_addrs == DISCO_ADDRS_MAX && !make_room(r)) {
             t->over_limit++;
@@ -176,7 +177,7 @@ void peers_ifs(struct peers *t, const struct disco_if *ifs, size_t n)
     }
 }
 
-static bool among(const struct sockaddr_storage *s, size_t n, const struct sockaddr_storage *a)
+bool peers_among(const struct sockaddr_storage *s, size_t n, const struct sockaddr_storage *a)
 {
     for (size_t i = 0; i < n; i++) {
         if (addr_same(&s[i], a, true)) {
@@ -187,14 +188,14 @@ static bool among(const struct sockaddr_storage *s, size_t n, const struct socka
 }
 
 /* Work out again who announces and who names the addresses of a row; drop those nobody backs. */
-static void settle(struct peers *t, struct row *r)
+void peers_settle(struct peers *t, struct row *r)
 {
     struct disco_peer *p = &r->p;
     const struct sight *told = NULL;
     const struct static_peer *named = NULL;
     for (size_t k = 0; k < t->n_sights; k++) {
         if (p->node[0] && !strcmp(t->sights[k]->txt.node, p->node)) {
-            told = t->sights[k]->n_addrs ? t->sights[k] : told;
+            told = !told && t->sights[k]->n_addrs ? t->sights[k] : told;
         }
     }
     for (size_t k = 0; k < t->n_statics; k++) {
@@ -209,7 +210,7 @@ static void settle(struct peers *t, struct row *r)
         unsigned src = a->sources & ~(unsigned)(DISCO_BONJOUR | DISCO_STATIC);
         for (size_t k = 0; p->node[0] && k < t->n_sights; k++) {
             const struct sight *s = t->sights[k];
-            if (!strcmp(s->txt.node, p->node) && among(s->addrs, s->n_addrs, &a->sa)) {
+            if (!strcmp(s->txt.node, p->node) && peers_among(s->addrs, s->n_addrs, &a->sa)) {
                 src |= DISCO_BONJOUR;
             }
         }
@@ -217,7 +218,7 @@ static void settle(struct peers *t, struct row *r)
             const struct static_peer *s = t->statics[k];
             bool mine = s->node[0] ? !strcmp(s->node, p->node)
                                    : !p->node[0] && !strcmp(s->name, p->static_name);
-            if (mine && among(s->addrs, s->n_addrs, &a->sa)) {
+            if (mine && peers_among(s->addrs, s->n_addrs, &a->sa)) {
                 src |= DISCO_STATIC;
             }
         }
@@ -236,8 +237,10 @@ static void settle(struct peers *t, struct row *r)
                   strcmp(told->instance, p->instance)))) {
         r->dirty = true;
         p->announced = announced;
-        p->version = told ? told->txt.version : p->version;
-        snprintf(p->model, sizeof p->model, "%s", told ? told->txt.model : p->model);
+        if (told) { /* else what was told last stays known */
+            p->version = told->txt.version;
+            memcpy(p->model, told->txt.model, sizeof p->model);
+        }
         memcpy(p->instance, told ? told->instance : "", told ? sizeof p->instance : 1);
     }
     if (p->node[0] || !named) { /* a row without a node is its name: it keeps it until met */
@@ -252,7 +255,7 @@ static void settle_node(struct peers *t, const char *node)
 {
     struct row *r = peers_find(t, node);
     if (r) {
-        settle(t, r);
+        peers_settle(t, r);
     }
 }
 
@@ -277,7 +280,7 @@ struct sight *peers_sight(struct peers *t, uint64_t now, uint32_t ifindex, const
     }
     struct row *r = peers_find(t, txt->node);
     if (!r) {
-        r = add_row(t, txt->node, true);
+        r = peers_add_row(t, txt->node, true);
     }
     struct sight *s = peers_sight_find(t, ifindex, instance);
     if (!r) {
@@ -300,16 +303,16 @@ struct sight *peers_sight(struct peers *t, uint64_t now, uint32_t ifindex, const
     s->txt = *txt;
     s->n_addrs = 0;
     for (size_t i = 0; i < n && s->n_addrs < DISCO_ADDRS_MAX; i++) {
-        if (!addr_usable(&addrs[i]) || among(s->addrs, s->n_addrs, &addrs[i])) {
+        if (!addr_usable(&addrs[i]) || peers_among(s->addrs, s->n_addrs, &addrs[i])) {
             continue;
         }
         s->addrs[s->n_addrs++] = addrs[i];
-        struct disco_addr *a = need_addr(t, r, now, &addrs[i], ifindex);
+        struct disco_addr *a = peers_need_addr(t, r, now, &addrs[i], ifindex);
         if (a && (fresh || !(a->sources & DISCO_BONJOUR))) {
             a->retry_ns = 0; /* failure counts stay: a second failure waits as long as before */
         }
     }
-    settle(t, r);
+    peers_settle(t, r);
     if (before[0] && strcmp(before, txt->node)) {
         settle_node(t, before);
     }
@@ -368,7 +371,7 @@ int peers_add_static(struct peers *t, const char *host_port, struct static_peer 
                        DISCO_STATIC_MAX, host_port);
     }
     struct static_peer *s = calloc(1, sizeof *s);
-    struct row *r = s ? add_row(t, "", false) : NULL;
+    struct row *r = s ? peers_add_row(t, "", false) : NULL;
     if (!r) {
         free(s);
         return err_set(e, ERR_NOMEM, "no room for the peer %s", host_port);
@@ -387,33 +390,34 @@ void peers_static_addrs(struct peers *t, uint64_t now, struct static_peer *s,
 {
     s->n_addrs = 0;
     for (size_t i = 0; i < n && s->n_addrs < DISCO_ADDRS_MAX; i++) {
-        if (addr_usable(&addrs[i]) && !among(s->addrs, s->n_addrs, &addrs[i])) {
+        if (addr_usable(&addrs[i]) && !peers_among(s->addrs, s->n_addrs, &addrs[i])) {
             s->addrs[s->n_addrs++] = addrs[i];
         }
     }
     struct row *r = s->node[0] ? peers_find(t, s->node) : find_static_row(t, s->name);
     if (!r) { /* the node's row went; the name has a row of its own again */
         s->node[0] = 0;
-        r = add_row(t, "", false);
+        r = peers_add_row(t, "", false);
         if (!r) {
             return;
         }
         memcpy(r->p.static_name, s->name, sizeof s->name);
     }
     for (size_t i = 0; i < s->n_addrs; i++) {
-        need_addr(t, r, now, &s->addrs[i], 0);
+        peers_need_addr(t, r, now, &s->addrs[i], 0);
     }
-    settle(t, r);
+    peers_settle(t, r);
 }
 
 void peers_remembered(struct peers *t, uint64_t now, const char *node,
-                      const struct sockaddr_storage *a)
+                      const struct sockaddr_storage *a, int64_t met_unix)
 {
     struct row *r = peers_find(t, node);
-    r = r ? r : add_row(t, node, false);
-    struct disco_addr *x = r && addr_usable(a) ? need_addr(t, r, now, a, 0) : NULL;
+    r = r ? r : peers_add_row(t, node, false);
+    struct disco_addr *x = r && addr_usable(a) ? peers_need_addr(t, r, now, a, 0) : NULL;
     if (x) {
         x->sources |= DISCO_REMEMBERED;
+        x->met_unix = met_unix;
         x->seen_ns = 0;
     }
 }
@@ -428,5 +432,5 @@ void peers_forget(struct peers *t, const char *node)
         r->p.addrs[i].sources &= ~(unsigned)(DISCO_REMEMBERED | DISCO_INBOUND);
     }
     r->p.authentic = false;
-    settle(t, r);
+    peers_settle(t, r);
 }

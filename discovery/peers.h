@@ -72,11 +72,11 @@ int peers_add_static(struct peers *t, const char *host_port, struct static_peer 
 void peers_static_addrs(struct peers *t, uint64_t now, struct static_peer *s,
                         const struct sockaddr_storage *addrs, size_t n);
 void peers_remembered(struct peers *t, uint64_t now, const char *node,
-                      const struct sockaddr_storage *a);
+                      const struct sockaddr_storage *a, int64_t met_unix);
 void peers_forget(struct peers *t, const char *node);
 
 /* The row and address that a report is about, made when an authenticated node is new. */
-void peers_report(struct peers *t, uint64_t now, const struct disco_report *r);
+void peers_report(struct peers *t, uint64_t now, int64_t unix_s, const struct disco_report *r);
 void peers_measured(struct peers *t, const char *node, const struct sockaddr *a, double bytes_s,
                     double rtt_s);
 void peers_retry_all(struct peers *t); /* every address may be tried once; failure counts stay */
@@ -86,5 +86,15 @@ void peers_retry_all(struct peers *t); /* every address may be tried once; failu
 const struct disco_peer *peers_next_event(struct peers *t, struct row **gone, enum disco_event *ev);
 struct row *peers_find(struct peers *t, const char *node);
 void peers_sort(struct disco_peer *p);
+
+/* Shared by peers.c and peers_report.c. */
+struct row *peers_add_row(struct peers *t, const char *node, bool claim);
+void peers_drop_row(struct peers *t, size_t i);
+bool peers_row_empty(const struct row *r);
+struct disco_addr *peers_find_addr(struct row *r, const struct sockaddr_storage *a);
+struct disco_addr *peers_need_addr(struct peers *t, struct row *r, uint64_t now,
+                                   const struct sockaddr_storage *sa, uint32_t ifindex);
+bool peers_among(const struct sockaddr_storage *s, size_t n, const struct sockaddr_storage *a);
+void peers_settle(struct peers *t, struct row *r);
 
 #endif
