@@ -19,7 +19,7 @@
 #include <stdint.h>
 
 #define NETWORKS_MAX 256
-#define NETWORK_TEXT 64 /* subnet and gateway in text with the NUL */
+#define NETWORK_TEXT 80 /* subnet and gateway in text with the NUL */
 
 struct network {
     bool v6;
