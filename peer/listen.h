@@ -2,8 +2,9 @@
  * listen.h: accepts connections for a tls_pool, within its limits.
  *
  * A connection over a limit is closed before a byte is read or written and counted (over_limit of
- * tls_pool_stats). All others get the listener's callbacks and ctx (tls_conn_set_ctx in on_open
- * gives them their own); on_close comes also for those that never opened, once each. Loop thread.
+ * tls_pool_stats). All others get the listener's callbacks and ctx (tls_conn_set_owner in
+ * on_open gives them their own); on_close comes also for those that never opened, once each. Loop
+ * thread.
  */
 #ifndef SHOAL_PEER_LISTEN_H
 #define SHOAL_PEER_LISTEN_H

@@ -541,8 +541,11 @@ void tls_conn_abort(struct tls_conn *c)
     tls_finish(c, TLS_END_LOCAL, ERR_OK, "closed here");
 }
 
-void tls_conn_set_ctx(struct tls_conn *c, void *ctx)
+void tls_conn_set_owner(struct tls_conn *c, const struct tls_conn_cb *cb, void *ctx)
 {
+    if (cb) {
+        c->cb = *cb;
+    }
     c->ctx = ctx;
 }
 

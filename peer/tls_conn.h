@@ -124,7 +124,8 @@ void tls_conn_close(struct tls_conn *c);
 /* Close at once, what is queued is lost. */
 void tls_conn_abort(struct tls_conn *c);
 
-void tls_conn_set_ctx(struct tls_conn *c, void *ctx); /* of the callbacks, from now on */
+/* Other callbacks (NULL: the same) and another ctx from now on; also from within a callback. */
+void tls_conn_set_owner(struct tls_conn *c, const struct tls_conn_cb *cb, void *ctx);
 void *tls_conn_ctx(const struct tls_conn *c);
 bool tls_conn_is_server(const struct tls_conn *c);
 /* "192.0.2.7:4711" or "[fe80::1%en0]:4711": the other side. Valid as long as the connection. */

@@ -171,7 +171,7 @@ struct tls_pool {
     struct tls_block *rbuf; /* where the next read of any connection goes */
     struct tls_stats st;
     struct tls_failures fails[TLS_FAIL_SLOTS];
-    bool closing;
+    bool closing, in_async;
     void (*closed)(void *ctx);
     void *closed_ctx;
 };

@@ -309,9 +309,12 @@ static void worker_join(struct tls_worker *w)
 
 /* ---- the pool ---- */
 
+static void maybe_gone(struct tls_pool *p);
+
 static void on_async(uv_async_t *a)
 {
     struct tls_pool *p = a->data;
+    p->in_async = true; /* the last connection may go below, the workers are needed until the end */
     for (unsigned i = 0; i < p->n_workers; i++) {
         struct tls_worker *w = &p->workers[i];
         /* One by one, since a callback may end others of the list; one round, since the workers may
@@ -337,6 +340,8 @@ static void on_async(uv_async_t *a)
             tls_conn_pump(c);
         }
     }
+    p->in_async = false;
+    maybe_gone(p);
 }
 
 static void defaults(struct tls_opts *o)
@@ -423,7 +428,7 @@ static void on_async_closed(uv_handle_t *h)
 
 static void maybe_gone(struct tls_pool *p)
 {
-    if (p->closing && !p->conns && !uv_is_closing((uv_handle_t *)&p->async)) {
+    if (p->closing && !p->conns && !p->in_async && !uv_is_closing((uv_handle_t *)&p->async)) {
         for (unsigned i = 0; i < p->n_workers; i++) {
             worker_join(&p->workers[i]);
         }

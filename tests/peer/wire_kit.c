@@ -109,7 +109,7 @@ static void in_open(void *ctx, struct tls_conn *c, const struct tls_peer *p)
     struct kit_log *l = &n->in[n->n_in++];
     *l = n->model;
     snprintf(l->address, sizeof l->address, "%s", tls_conn_address(c));
-    tls_conn_set_ctx(c, l);
+    tls_conn_set_owner(c, &kit_cb, l);
     on_open(l, c, p);
 }
 
