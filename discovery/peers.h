@@ -19,6 +19,7 @@ struct sight {
     struct txt txt;
     size_t n_addrs;
     struct sockaddr_storage addrs[DISCO_ADDRS_MAX];
+    uint64_t stale_ns;   /* gone unless seen again before this, 0 = it is fresh; kept by the core */
     uint64_t refresh_ns; /* when to resolve it again, 0 = not; kept by the core */
     uint64_t refreshed_ns;
     unsigned refreshes; /* without any change */
@@ -32,7 +33,8 @@ struct static_peer {
     size_t n_addrs;
     struct sockaddr_storage addrs[DISCO_ADDRS_MAX];
     char error[DISCO_TEXT]; /* why it has no address, empty = it has */
-    bool busy;              /* private to the core: being resolved */
+    bool busy;              /* private to the core: being resolved ... */
+    uv_getaddrinfo_t *req;  /* ... by this request */
     uint64_t due_ns;
     unsigned fails;
 };
@@ -79,7 +81,9 @@ void peers_forget(struct peers *t, const char *node);
 void peers_report(struct peers *t, uint64_t now, int64_t unix_s, const struct disco_report *r);
 void peers_measured(struct peers *t, const char *node, const struct sockaddr *a, double bytes_s,
                     double rtt_s);
-void peers_retry_all(struct peers *t); /* every address may be tried once; failure counts stay */
+/* Every address may be tried once, `gap_ns` after its last attempt; failure counts stay, so that
+ * the pause after the next failure is as long as it was. */
+void peers_retry_all(struct peers *t, uint64_t now, uint64_t gap_ns);
 
 /* Rows that changed since the last call: fills *ev and returns the row, NULL when there is none.
  * A REMOVED row is valid until the next call. */

@@ -308,11 +308,14 @@ void peers_measured(struct peers *t, const char *node, const struct sockaddr *ad
     r->dirty |= !addr_same(&first, &r->p.addrs[0].sa, true);
 }
 
-void peers_retry_all(struct peers *t)
+void peers_retry_all(struct peers *t, uint64_t now, uint64_t gap_ns)
 {
     for (size_t i = 0; i < t->n; i++) {
         for (size_t k = 0; k < t->rows[i]->p.n_addrs; k++) {
-            t->rows[i]->p.addrs[k].retry_ns = 0;
+            struct disco_addr *a = &t->rows[i]->p.addrs[k];
+            uint64_t at = a->last[0].ns ? a->last[0].ns + gap_ns : now;
+            at = at > now ? at : now;
+            a->retry_ns = a->retry_ns > at ? at : a->retry_ns;
         }
     }
 }
