@@ -353,8 +353,8 @@ static void inst_closed(uv_handle_t *h)
     struct bonjour *b = i->s->b;
     struct session *s = i->s;
     free(i);
-    if (--s->n == 0 && !s->next && !s->browse && !s->reg && s->ifindex == 0) {
-        free(s); /* was taken out of the list */
+    if (--s->n == 0 && s->ifindex == 0) {
+        free(s); /* it was taken out of the list before */
     }
     b->handles--;
     finish(b);

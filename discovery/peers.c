@@ -44,7 +44,8 @@ struct row *peers_find(struct peers *t, const char *node)
 static struct row *find_static_row(struct peers *t, const char *name)
 {
     for (size_t i = 0; i < t->n; i++) {
-        if (!t->rows[i]->p.node[0] && !strcmp(t->rows[i]->p.static_name, name)) {
+        if (!t->rows[i]->p.node[0] && !t->rows[i]->over &&
+            !strcmp(t->rows[i]->p.static_name, name)) {
             return t->rows[i];
         }
     }
@@ -63,7 +64,7 @@ struct disco_addr *peers_find_addr(struct row *r, const struct sockaddr_storage 
 
 bool peers_row_empty(const struct row *r)
 {
-    return r->p.n_addrs == 0 && !r->p.static_name[0];
+    return r->p.n_addrs == 0 && (r->over || !r->p.static_name[0]);
 }
 
 /* Only announced, never proved: the first to go when the table is full. */
@@ -243,11 +244,13 @@ void peers_settle(struct peers *t, struct row *r)
         }
         memcpy(p->instance, told ? told->instance : "", told ? sizeof p->instance : 1);
     }
-    if (p->node[0] || !named) { /* a row without a node is its name: it keeps it until met */
+    if (p->node[0]) {
         char name[DISCO_STATIC_TEXT];
         snprintf(name, sizeof name, "%s", named ? named->name : "");
         r->dirty |= strcmp(name, p->static_name) != 0;
         memcpy(p->static_name, name, sizeof name);
+    } else {
+        r->over = !named; /* the name has met its node and stands in that row */
     }
 }
 

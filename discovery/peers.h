@@ -42,6 +42,7 @@ struct static_peer {
 struct row {
     struct disco_peer p;
     bool told, dirty;
+    bool over; /* a name's own row after the node was met */
 };
 
 struct peers {
