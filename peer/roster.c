@@ -404,14 +404,14 @@ int roster_merge(const struct roster *a, const struct roster *b, struct roster *
     if (!x && (content_digest(winner, before) || content_digest(out, after))) {
         x = err_set(e, ERR_NOMEM, "out of memory for a roster");
     }
-    if (!x && winner->version == UINT64_MAX) {
+    *changed = !x && memcmp(before, after, sizeof before) != 0;
+    if (*changed && winner->version == UINT64_MAX) {
         x = err_set(e, ERR_LIMIT, "the roster's version cannot be raised any more");
     }
     if (x) {
         roster_free(out);
         return x;
     }
-    *changed = memcmp(before, after, sizeof before) != 0;
     out->version = *changed ? winner->version + 1 : winner->version;
     return 0;
 }
