@@ -2,6 +2,7 @@
  * tls_worker.c: see tls_worker.h; the split of work is told in tls_internal.h. */
 #include "peer/tls_internal.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -366,6 +367,17 @@ static void defaults(struct tls_opts *o)
 #endif
 }
 
+/* A write to a connection that the other side has reset must be an error, not the end of the
+ * process; libuv leaves that to the program. A program that decided otherwise keeps its handler. */
+static void ignore_sigpipe(void)
+{
+    struct sigaction now, ignore = {.sa_handler = SIG_IGN};
+    if (sigaction(SIGPIPE, NULL, &now) == 0 && !(now.sa_flags & SA_SIGINFO) &&
+        now.sa_handler == SIG_DFL) {
+        sigaction(SIGPIPE, &ignore, NULL);
+    }
+}
+
 int tls_pool_open(uv_loop_t *loop, const struct tls_opts *o, struct tls_pool **out, struct err *e)
 {
     if (!o->trusted || !o->key || !o->cert) {
@@ -380,6 +392,7 @@ int tls_pool_open(uv_loop_t *loop, const struct tls_opts *o, struct tls_pool **o
     if (!p) {
         return err_set(e, ERR_NOMEM, "no memory for the TLS workers");
     }
+    ignore_sigpipe();
     p->loop = loop;
     p->o = *o;
     defaults(&p->o);

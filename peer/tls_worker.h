@@ -75,8 +75,8 @@ struct tls_stats {
 
 struct tls_pool;
 
-/* Starts the workers. Everything in *o is copied. ERR_ARG when key and certificate cannot be read
- * or do not belong together. */
+/* Starts the workers, and ignores SIGPIPE where nobody handles it. Everything in *o is copied.
+ * ERR_ARG when key and certificate cannot be read or do not belong together. */
 int tls_pool_open(uv_loop_t *loop, const struct tls_opts *o, struct tls_pool **out, struct err *e);
 /* Closes every connection at once (each gets its on_close), then the workers; `closed` (may be
  * NULL) is the last call, the pool is gone then. Listeners must be closed before. */

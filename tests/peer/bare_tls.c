@@ -146,6 +146,11 @@ int bare_read(struct bare *b, void *p, size_t n)
     return 0;
 }
 
+int bare_socket(const struct bare *b)
+{
+    return b->net.fd;
+}
+
 const char *bare_suite(const struct bare *b)
 {
     return mbedtls_ssl_get_ciphersuite(&b->ssl);
