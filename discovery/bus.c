@@ -427,7 +427,7 @@ static int be_start(struct backend *be, uint32_t ifindex, const struct be_announ
     }
     if (!f || f->fail) {
         *code = f ? f->fail : -1;
-        return err_set(e, ERR_NET, "cannot announce: %s", strerror(EHOSTUNREACH));
+        return err_set(e, ERR_NET, "%s", strerror(EHOSTUNREACH));
     }
     for (size_t i = 0; !s && i < DISCO_IFS_MAX; i++) {
         s = n->s[i].on ? NULL : &n->s[i];
