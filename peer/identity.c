@@ -158,8 +158,11 @@ static int check_id_file(const char *home, const struct key_id *id, struct err *
     char line[ID_TEXT + 1], text[ID_TEXT];
     id_text(id, text);
     int n = snprintf(line, sizeof line, "%s\n", text);
-    bool made;
-    int r = home_write_once(home, id_file, line, (size_t)n, &made, e);
+    bool made = false;
+    int r = 0;
+    if (!home_has(home, id_file)) {
+        r = home_write_once(home, id_file, line, (size_t)n, &made, e);
+    }
     if (r || made) {
         return r;
     }

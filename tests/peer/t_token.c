@@ -666,6 +666,100 @@ static void a_damaged_record_is_no_invite(void **s)
     drop_home(home);
 }
 
+/* What the child of the next test does until it is killed; it reports each finished step. */
+static void work_until_killed(char *home, int report, uint64_t now)
+{
+    struct node n;
+    struct token t;
+    struct join_request q;
+    struct join_answer a;
+    struct crypto_key *k;
+    node_open(&n, home);
+    if (write(report, "i", 1) != 1 || (!n.m.in_group && member_init(&n.m, NOW, NULL))) {
+        _exit(1);
+    }
+    while (write(report, "g", 1) == 1) {
+        struct key_id id;
+        now += 2; /* so that the spent ones are swept */
+        if (crypto_key_make(&k, NULL) || invite_make(home, &n.m.group, 1, 1, now, &t, NULL)) {
+            _exit(2);
+        }
+        crypto_key_id(crypto_key_public(k), &id);
+        if (join_ask(&t, &n.me.id, &id, &q, NULL) ||
+            join_admit(&n.m, &q, crypto_key_public(k), now, &a, NULL)) {
+            _exit(3);
+        }
+        join_answer_free(&a);
+        crypto_key_free(k);
+        if (write(report, "j", 1) != 1) {
+            _exit(4);
+        }
+    }
+}
+
+/* kill -9 at any moment, over and over in one home: the identity and the group stay, and no step
+ * that was reported is lost. */
+static void kills_lose_nothing_that_was_done(void **s)
+{
+    struct err e = {0};
+    char *home = temp_home();
+    unsigned seed = 3;
+    struct key_id id = {{0}}, group = {{0}};
+    bool had_id = false, had_group = false, group_seen = false;
+    size_t members = 1;
+    for (int round = 0; round < 25; round++) {
+        int report[2];
+        assert_int_equal(pipe(report), 0);
+        pid_t pid = fork();
+        assert_true(pid >= 0);
+        if (pid == 0) {
+            close(report[0]);
+            work_until_killed(home, report[1], NOW + 1000000u * (unsigned)round);
+            _exit(5);
+        }
+        close(report[1]);
+        /* any moment will do: in the first rounds early ones, so that making is hit, too */
+        usleep((useconds_t)(rand_r(&seed) % (round < 10 ? 6000 : 60000)));
+        kill(pid, SIGKILL);
+        int st;
+        waitpid(pid, &st, 0);
+        assert_true(WIFSIGNALED(st));
+        char c;
+        while (read(report[0], &c, 1) == 1) {
+            had_id = had_id || c == 'i';
+            had_group = had_group || c == 'g';
+            members += c == 'j';
+        }
+        close(report[0]);
+        struct node n;
+        node_open(&n, home);
+        assert_true(!had_id || !n.me.fresh);
+        if (round) {
+            assert_true(id_equal(&id, &n.me.id));
+        }
+        id = n.me.id;
+        had_id = true;
+        assert_true(!had_group || n.m.in_group);
+        if (n.m.in_group) {
+            assert_true(!group_seen || id_equal(&group, &n.m.group));
+            group = n.m.group;
+            had_group = group_seen = true;
+            assert_true(n.m.roster.members_n >= members);
+            members = n.m.roster.members_n;
+            assert_true(n.m.signing_key && roster_find(&n.m.roster, &n.me.id));
+        }
+        node_close(&n);
+        assert_true(names_in(at(home, "identity")) == 3);
+    }
+    struct node n;
+    node_open(&n, home);
+    if (!n.m.in_group) {
+        ok(member_init(&n.m, NOW, &e));
+    }
+    node_close(&n);
+    drop_home(home);
+}
+
 /* An init that was killed left a signing key; then this node joins another shoal instead. */
 static void a_left_over_key_is_set_aside(void **s)
 {
@@ -703,6 +797,7 @@ int main(void)
         cmocka_unit_test(a_use_is_burnt_before_a_member_is_made),
         cmocka_unit_test(many_joiners_at_once_spend_each_use_once),
         cmocka_unit_test(a_damaged_record_is_no_invite),
+        cmocka_unit_test(kills_lose_nothing_that_was_done),
         cmocka_unit_test(a_left_over_key_is_set_aside),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
