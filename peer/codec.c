@@ -292,6 +292,33 @@ int codec_check(const Shoal__Frame *f, uint32_t raw_n, struct err *e)
 
 /* ---- both directions ---- */
 
+/* The library keeps unknown fields to write them again. Ignored means ignored: they go, here and in
+ * the messages within (the schema nests three deep, so this recursion is short). */
+static void forget_unknown(ProtobufCMessage *m)
+{
+    m->n_unknown_fields = 0;
+    m->unknown_fields = NULL;
+    for (unsigned i = 0; i < m->descriptor->n_fields; i++) {
+        const ProtobufCFieldDescriptor *d = &m->descriptor->fields[i];
+        uint8_t *at = (uint8_t *)m + d->offset, *q = (uint8_t *)m + d->quantifier_offset;
+        if (d->type != PROTOBUF_C_TYPE_MESSAGE) {
+            continue;
+        }
+        if (d->label == PROTOBUF_C_LABEL_REPEATED) {
+            size_t n = *(size_t *)(void *)q;
+            ProtobufCMessage **list = *(ProtobufCMessage ***)(void *)at;
+            for (size_t k = 0; k < n; k++) {
+                forget_unknown(list[k]);
+            }
+        } else if (!(d->flags & PROTOBUF_C_FIELD_FLAG_ONEOF) || *(uint32_t *)(void *)q == d->id) {
+            ProtobufCMessage *one = *(ProtobufCMessage **)(void *)at;
+            if (one) {
+                forget_unknown(one);
+            }
+        }
+    }
+}
+
 int codec_decode(const uint8_t *body, size_t n, uint32_t raw_n, struct codec_msg *m, struct err *e)
 {
     memset(m, 0, sizeof *m);
@@ -307,6 +334,7 @@ int codec_decode(const uint8_t *body, size_t n, uint32_t raw_n, struct codec_msg
                 ? err_set(e, ERR_LIMIT, "a message of %zu bytes unpacks to more than is allowed", n)
                 : err_set(e, ERR_FORMAT, "a message of %zu bytes cannot be read", n);
     } else {
+        forget_unknown(&f->base);
         r = codec_check(f, raw_n, e);
     }
     if (r) {

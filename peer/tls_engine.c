@@ -33,6 +33,10 @@ static int bio_recv(void *ctx, unsigned char *p, size_t n)
     for (size_t i = 0; i < k && en->first_n < sizeof en->first; i++) {
         en->first[en->first_n++] = p[i];
     }
+    for (size_t i = 0; i < k && !en->open; i++) {
+        memmove(en->last, en->last + 1, sizeof en->last - 1);
+        en->last[sizeof en->last - 1] = p[i];
+    }
     b->off += k;
     if (b->off == b->n) {
         en->in_used += b->cap;
@@ -70,6 +74,23 @@ static int bio_send(void *ctx, const unsigned char *p, size_t n)
 
 /* ---- who is it ---- */
 
+static bool welcome(const struct tls_engine *en)
+{
+    return !en->wrong_id && (en->trust == TLS_MEMBER || en->trust == TLS_GUEST);
+}
+
+/* A TLS 1.3 server of the library sends its refusal under keys that the client has left behind: the
+ * client sees damage instead of a reason. So there the handshake is finished and refused right
+ * after, in shake(), before the connection counts as open: then the alert can be read. */
+static bool deferred(const struct tls_conn *c)
+{
+#if MBEDTLS_VERSION_MAJOR >= 3
+    return c->server && mbedtls_ssl_get_version_number(&c->en.ssl) > MBEDTLS_SSL_VERSION_TLS1_2;
+#else
+    return false;
+#endif
+}
+
 /* The library calls this for each certificate of the chain, the peer's own (depth 0) last. Only
  * the key decides; what the library found wrong with names, dates and issuers is not looked at. */
 static int verify(void *ctx, mbedtls_x509_crt *crt, int depth, uint32_t *flags)
@@ -88,14 +109,11 @@ static int verify(void *ctx, mbedtls_x509_crt *crt, int depth, uint32_t *flags)
         en->trust = c->trusted(c->trusted_ctx, en->peer.id);
     }
     en->wrong_id = c->has_expect && memcmp(c->expect, en->peer.id, WIRE_ID) != 0;
-    if (en->wrong_id) {
-        *flags = MBEDTLS_X509_BADCERT_NOT_TRUSTED;
-    } else if (en->trust == TLS_MEMBER || en->trust == TLS_GUEST) {
+    if (welcome(en) || deferred(c)) {
         *flags = 0;
-    } else if (en->trust == TLS_REMOVED) {
-        *flags = MBEDTLS_X509_BADCERT_REVOKED;
     } else {
-        *flags = MBEDTLS_X509_BADCERT_NOT_TRUSTED;
+        *flags = en->trust == TLS_REMOVED && !en->wrong_id ? MBEDTLS_X509_BADCERT_REVOKED
+                                                           : MBEDTLS_X509_BADCERT_NOT_TRUSTED;
     }
     return 0;
 }
@@ -152,13 +170,23 @@ static void end_not_tls(struct tls_engine *en)
             : "the other side does not speak TLS and was refused");
 }
 
+/* A TLS 1.3 client of the library that refuses the server says so in the clear, where the server's
+ * library expects an encrypted record and sees damage. Nobody vouches for these bytes: they serve
+ * to explain an end that is certain anyway. Returns the alert or -1. */
+static int plain_alert(const struct tls_engine *en)
+{
+    static const uint8_t head[] = {21, 3, 3, 0, 2, MBEDTLS_SSL_ALERT_LEVEL_FATAL};
+    return memcmp(en->last, head, sizeof head) == 0 ? en->last[sizeof head] : -1;
+}
+
 /* The library gave up with `r`. */
 static void end_by(struct tls_conn *c, int r)
 {
     struct tls_engine *en = &c->en;
     char text[300], lib[128];
-    if (r == MBEDTLS_ERR_SSL_FATAL_ALERT_MESSAGE) {
-        int alert = SSL_IN_MSG(&en->ssl)[1];
+    int plain = en->open || en->why.has_id ? -1 : plain_alert(en);
+    if (r == MBEDTLS_ERR_SSL_FATAL_ALERT_MESSAGE || plain >= 0) {
+        int alert = r == MBEDTLS_ERR_SSL_FATAL_ALERT_MESSAGE ? SSL_IN_MSG(&en->ssl)[1] : plain;
         en->why.alert = alert;
         end(en, alert == 70 || alert == 40 || alert == 71 ? TLS_END_NO_COMMON : TLS_END_REFUSED,
             ERR_NET, tls_alert_text(alert));
@@ -260,10 +288,15 @@ static void shake(struct tls_conn *c)
         end_by(c, r);
         return;
     }
-    /* The verify callback said yes on the way; nothing below relies on the library for that. */
-    if (!en->why.has_id || en->wrong_id || (en->trust != TLS_MEMBER && en->trust != TLS_GUEST) ||
-        mbedtls_ssl_get_verify_result(&en->ssl)) {
+    if (!en->why.has_id || mbedtls_ssl_get_verify_result(&en->ssl)) {
         end(en, TLS_END_NO_CERT, ERR_NET, "the peer showed no key and was refused");
+        return;
+    }
+    if (!welcome(en)) {
+        mbedtls_ssl_send_alert_message(&en->ssl, MBEDTLS_SSL_ALERT_LEVEL_FATAL,
+                                       en->trust == TLS_REMOVED ? MBEDTLS_SSL_ALERT_MSG_CERT_REVOKED
+                                                                : MBEDTLS_SSL_ALERT_MSG_UNKNOWN_CA);
+        end_refused_here(en);
         return;
     }
     en->open = true;

@@ -90,7 +90,8 @@ struct tls_engine {
     size_t done_bytes;
     uint8_t *stage; /* TLS_RECORD: where the parts of a frame meet in one record */
     uint8_t first[8];
-    size_t first_n; /* first bytes received: TLS or something else? */
+    size_t first_n;  /* first bytes received: TLS or something else? */
+    uint8_t last[7]; /* last bytes received before it opened: an alert in the clear? */
     uint64_t began_ns, plain_in, plain_out;
     int trust;
     bool wrong_id;

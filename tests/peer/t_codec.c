@@ -233,8 +233,9 @@ static void bad_chunk(Shoal__Frame *f)
 #define ALL(X)                                                                               \
     X(hello)                                                                                 \
     X(goodbye)                                                                               \
-    X(ping) X(pong) X(roster) X(join) X(join_reply) X(have) X(have_delta) X(have_ask) X(get) \
-        X(data) X(digests) X(credit) X(cancel) X(refuse) X(bad_chunk)
+    X(ping)                                                                                  \
+    X(pong) X(roster) X(join) X(join_reply) X(have) X(have_delta) X(have_ask) X(get) X(data) \
+        X(digests) X(credit) X(cancel) X(refuse) X(bad_chunk)
 
 static const struct {
     const char *name;
@@ -378,6 +379,12 @@ static void t_unknown(void **state)
     assert_int_equal(codec_decode(ping9, sizeof ping9, 0, &m, NULL), 0);
     assert_int_equal(m.f->kind_case, SHOAL__FRAME__KIND_PING);
     assert_int_equal(m.f->ping->id, 5);
+    struct buf b;
+    buf_init(&b, 100);
+    assert_int_equal(codec_encode(m.f, 0, &b, NULL), 0);
+    assert_int_equal(b.n, 4); /* it was ignored, not kept */
+    assert_memory_equal(b.p, "\x1a\x02\x08\x05", 4);
+    buf_free(&b);
     codec_free(&m);
     /* An unknown reason has a sentence. */
     assert_non_null(strstr(codec_goodbye_text(999), "without a known reason"));
