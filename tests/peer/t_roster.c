@@ -618,6 +618,30 @@ static void backup_and_restore(void **s)
     drop_home(home);
 }
 
+/* A backup as this version writes it, of the private number 7, opened once by another program
+ * (PBKDF2 and GCM of Python): paper in a drawer has to work for ever. */
+static void an_old_backup_still_works(void **s)
+{
+    struct err e = {0};
+    static const char words[] = "seven words are better than one word";
+    static const char text[] =
+        "shoal backup 1: the signing key of the shoal 2446-cjed-7svh, under a passphrase\n"
+        "0702 e280 2446 cjed 7seh h4h0 1910 1cb5 qfn5 s7wv\n"
+        "8z58 6y9d 9yd1 xw6w h4gp p7h0 t27h 8gmy afba xhwp\n"
+        "1bpt 312q 47qh wcnd dbhp 4rpd bmbn fvp6 fqw0 8bec\n"
+        "1khs d1s8 8asx m55g 9z63 7zqv spzw 14pm cwtj rfgj\n"
+        "h13d 6ww4 dhzf p9c7 8q1e dfra ns3g\n";
+    char *home = temp_home();
+    struct node a;
+    uint8_t d[CRYPTO_SECRET], want[CRYPTO_SECRET] = {[CRYPTO_SECRET - 1] = 7};
+    node_open(&a, home);
+    ok(keeper_restore(&a.m, text, sizeof text - 1, words, sizeof words - 1, 5, &e));
+    ok(crypto_key_secret(a.m.signing_key, d, &e));
+    assert_memory_equal(d, want, sizeof d);
+    node_close(&a);
+    drop_home(home);
+}
+
 static void damaged_files_say_what_to_do(void **s)
 {
     struct err e = {0};
@@ -867,6 +891,7 @@ int main(void)
         cmocka_unit_test(init_remove_and_the_spread_of_rosters),
         cmocka_unit_test(a_second_keeper),
         cmocka_unit_test(backup_and_restore),
+        cmocka_unit_test(an_old_backup_still_works),
         cmocka_unit_test(damaged_files_say_what_to_do),
         cmocka_unit_test(a_full_disk_changes_nothing),
         cmocka_unit_test(processes_at_once_lose_no_member),
