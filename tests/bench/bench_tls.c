@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -228,6 +229,15 @@ static double our_small(uv_loop_t *loop, struct kit_log *l)
     return SMALL / (clock_s() - t);
 }
 
+/* Processor seconds of all threads so far: what a busy machine distorts less than rates. */
+static double cpu_s(void)
+{
+    struct rusage u;
+    getrusage(RUSAGE_SELF, &u);
+    return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
+           1e-6 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
+}
+
 static int by_value(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
@@ -286,11 +296,15 @@ int main(int argc, char **argv)
     printf("suite %s %s; AES-GCM %.0f MB/s, ChaCha20-Poly1305 %.0f MB/s (seal, one thread)\n",
            l.peer.version, l.peer.suite, sp->aes_gcm / 1e6, sp->chacha20 / 1e6);
 
-    double v[4][ROUNDS_MAX];
+    double v[4][ROUNDS_MAX], cpu[2][ROUNDS_MAX];
     for (int i = -1; i < rounds; i++) { /* the first warms up */
         int at = i < 0 ? 0 : i;
+        double c0 = cpu_s();
         v[0][at] = bare_objects(b);
+        double c1 = cpu_s();
         v[1][at] = our_objects(&loop, &l);
+        cpu[0][at] = c1 - c0;
+        cpu[1][at] = cpu_s() - c1;
         v[2][at] = bare_small(b);
         v[3][at] = our_small(&loop, &l);
     }
@@ -298,6 +312,9 @@ int main(int argc, char **argv)
     double small[2] = {median(v[2], rounds), median(v[3], rounds)};
     printf("objects        bare %7.1f MB/s   ours %7.1f MB/s   ratio %.3f\n", big[0] / 1e6,
            big[1] / 1e6, big[1] / big[0]);
+    double used[2] = {median(cpu[0], rounds), median(cpu[1], rounds)};
+    printf("  processor    bare %7.2f s/GB   ours %7.2f s/GB   ratio %.3f\n",
+           used[0] / OBJECTS / OBJECT * 1e9, used[1] / OBJECTS / OBJECT * 1e9, used[1] / used[0]);
     printf("round trips    bare %7.0f /s     ours %7.0f /s     ratio %.3f\n", small[0], small[1],
            small[1] / small[0]);
 
