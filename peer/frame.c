@@ -126,3 +126,8 @@ bool frame_reader_idle(const struct frame_reader *r)
 {
     return r->part == PART_HEAD && r->got == 0;
 }
+
+bool frame_reader_in_raw(const struct frame_reader *r)
+{
+    return r->part == PART_RAW;
+}

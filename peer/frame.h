@@ -52,6 +52,9 @@ struct frame *frame_reader_got(struct frame_reader *r, size_t n);
 /* True when the stream may end here without loss. */
 bool frame_reader_idle(const struct frame_reader *r);
 
+/* True in the middle of raw bytes. */
+bool frame_reader_in_raw(const struct frame_reader *r);
+
 void frame_free(struct frame *f);
 
 #endif

@@ -446,6 +446,35 @@ int tls_conn_connect(struct tls_pool *p, const struct sockaddr *addr, const stru
 
 /* ---- the owner's calls ---- */
 
+/* With the lock: do a small send now. What else came of it is left to the next round of the loop,
+ * since no callback may run inside tls_conn_send. */
+static void send_now(struct tls_conn *c, struct tls_blocks *out)
+{
+    struct tls_outs keep = {0};
+    if (!tls_worker_inline(c)) {
+        tls_worker_ready(c);
+        return;
+    }
+    TLS_SPLICE(out, &c->sh.out);
+    while (c->sh.done.head) {
+        struct tls_out *o = c->sh.done.head;
+        c->sh.done.head = o->next;
+        o->next = NULL;
+        if (!o->raw.release) {
+            free(o);
+        } else if (keep.tail) {
+            keep.tail->next = o;
+            keep.tail = o;
+        } else {
+            keep.head = keep.tail = o;
+        }
+    }
+    c->sh.done = keep;
+    if (keep.head || c->sh.frames.head || c->sh.ended) {
+        tls_worker_notify(c);
+    }
+}
+
 int tls_conn_send(struct tls_conn *c, const void *body, size_t body_n, const struct tls_raw *raw,
                   enum tls_priority pr)
 {
@@ -469,6 +498,7 @@ int tls_conn_send(struct tls_conn *c, const void *body, size_t body_n, const str
     memcpy(o->head + WIRE_HEAD, body, body_n);
     size_t n = o->head_n + raw_n, max = c->pool->o.send_max;
     max += pr == TLS_CONTROL ? max / 4 : 0;
+    struct tls_blocks out = {0};
     int r = 0;
     tls_lock(c);
     if (c->sh.ended) {
@@ -485,11 +515,18 @@ int tls_conn_send(struct tls_conn *c, const void *body, size_t body_n, const str
         }
         l->tail = o;
         c->sh.tx_bytes += n;
-        tls_worker_ready(c);
+        if (raw_n) {
+            tls_worker_ready(c);
+        } else {
+            send_now(c, &out);
+        }
     }
     tls_unlock(c);
     if (r) {
         free(o);
+    }
+    if (out.head) {
+        tls_write_out(c, &out);
     }
     return r;
 }

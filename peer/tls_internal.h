@@ -25,6 +25,7 @@ enum {
     TLS_QUANTUM = 128 * 1024,     /* plaintext each way before the next connection's turn */
     TLS_FRAMES_MAX = 1024,        /* frames decrypted and not yet delivered */
     TLS_FLUSH_MS = 2000,
+    TLS_SMALL = 4096, /* bytes that are not worth a change of thread */
 };
 
 /* Ciphertext on its way between loop and worker. */
@@ -74,6 +75,7 @@ struct tls_shared {
     bool in_stalled;             /* the loop stopped reading: tell it when there is room */
     bool rx_stalled, tx_stalled; /* the worker stopped for lack of room: wake it when there is */
     bool in_ready, in_notify;
+    bool running; /* some thread is in tls_engine_step: the engine is its alone */
 };
 
 struct tls_engine {
@@ -220,6 +222,11 @@ void tls_engine_free(struct tls_engine *en);
 /* With the worker's lock held: the worker shall look at the connection; the loop shall. */
 void tls_worker_ready(struct tls_conn *c);
 void tls_worker_notify(struct tls_conn *c);
+/* With the lock, on the loop thread: when the engine is idle and there is little to do, do it here
+ * and now instead of waking the worker (two changes of thread cost more than a small record). Never
+ * handshakes, never raw bytes. False: not done, the worker must. After it the mailbox may hold
+ * news. */
+bool tls_worker_inline(struct tls_conn *c);
 /* Loop thread: a connection went; the pool may be waiting for the last one. */
 void tls_pool_forget(struct tls_conn *c);
 

@@ -57,11 +57,16 @@ static int pass_on(struct tls_conn *c, size_t n)
         c->sh.in_bytes += b->cap;
     }
     c->sh.in_stalled = c->sh.in_bytes >= TLS_WIRE_MAX;
-    bool stop = c->sh.in_stalled;
-    tls_worker_ready(c);
+    bool stop = c->sh.in_stalled, done = tls_worker_inline(c);
+    if (!done) {
+        tls_worker_ready(c);
+    }
     tls_unlock(c);
     if (stop) {
         stop_reading(c);
+    }
+    if (done) {
+        tls_conn_pump(c);
     }
     return 0;
 }

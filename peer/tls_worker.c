@@ -128,6 +128,49 @@ void tls_worker_notify(struct tls_conn *c)
     uv_async_send(&w->pool->async);
 }
 
+/* With the lock, which is given up meanwhile: one step of the engine, on this thread. */
+static bool step(struct tls_conn *c)
+{
+    struct tls_worker *w = c->worker;
+    take(c);
+    size_t out_room = less(TLS_WIRE_MAX, c->sh.out_bytes);
+    size_t rx_room = less(w->pool->o.receive_max, c->sh.rx_bytes);
+    size_t rx_frames = less(TLS_FRAMES_MAX, c->sh.rx_frames);
+    c->sh.running = true;
+    uv_mutex_unlock(&w->mu);
+    bool more = tls_engine_step(c, out_room, rx_room, rx_frames);
+    uv_mutex_lock(&w->mu);
+    c->sh.running = false;
+    return more;
+}
+
+bool tls_worker_inline(struct tls_conn *c)
+{
+#if MBEDTLS_VERSION_MAJOR >= 3 && !defined(MBEDTLS_THREADING_C)
+    return false; /* see defaults() */
+#else
+    struct tls_shared *sh = &c->sh;
+    if (sh->running || sh->in_ready || !sh->open || sh->ended || sh->eof || sh->close ||
+        sh->detach || sh->rx_stalled || sh->tx_stalled || sh->tx_bytes > TLS_SMALL ||
+        frame_reader_in_raw(&c->en.reader)) {
+        return false;
+    }
+    size_t in = 0;
+    for (const struct tls_block *b = sh->in.head; b; b = b->next) {
+        in += b->n - b->off;
+    }
+    if (in > TLS_SMALL) {
+        return false;
+    }
+    bool more = step(c);
+    give(c);
+    if (more) {
+        tls_worker_ready(c);
+    }
+    return true;
+#endif
+}
+
 static void worker_main(void *arg)
 {
     struct tls_worker *w = arg;
@@ -148,13 +191,7 @@ static void worker_main(void *arg)
         c->sh.in_ready = false;
         bool detach = c->sh.detach, more = false;
         if (!detach) {
-            take(c);
-            size_t out_room = less(TLS_WIRE_MAX, c->sh.out_bytes);
-            size_t rx_room = less(w->pool->o.receive_max, c->sh.rx_bytes);
-            size_t rx_frames = less(TLS_FRAMES_MAX, c->sh.rx_frames);
-            uv_mutex_unlock(&w->mu);
-            more = tls_engine_step(c, out_room, rx_room, rx_frames);
-            uv_mutex_lock(&w->mu);
+            more = step(c);
         } else {
             uv_mutex_unlock(&w->mu);
             tls_engine_free(&c->en);
