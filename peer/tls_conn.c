@@ -539,6 +539,14 @@ size_t tls_conn_queued(struct tls_conn *c)
     return n;
 }
 
+void tls_conn_promote(struct tls_conn *c)
+{
+    tls_lock(c);
+    c->sh.promoted = true;
+    tls_worker_ready(c);
+    tls_unlock(c);
+}
+
 void tls_conn_pause(struct tls_conn *c)
 {
     c->paused = true;

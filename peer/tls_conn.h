@@ -115,6 +115,9 @@ int tls_conn_send(struct tls_conn *c, const void *body, size_t body_n, const str
                   enum tls_priority pr);
 /* Bytes of frames that wait here: to be encrypted, and encrypted but not taken by the kernel. */
 size_t tls_conn_queued(struct tls_conn *c);
+/* A guest has proved to be a member (it brought a newer roster, it joined): frames of full size
+ * from the next one on. Tell it only after this call. */
+void tls_conn_promote(struct tls_conn *c);
 /* Stop and go on delivering frames. While paused no more than receive_max and 1 MiB pile up here,
  * then the sender stalls. A peer's end is noticed after resume. */
 void tls_conn_pause(struct tls_conn *c);

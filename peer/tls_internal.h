@@ -60,6 +60,7 @@ struct tls_shared {
     struct tls_blocks in;
     struct tls_outs tx[TLS_PRIORITIES];
     bool eof, close, detach; /* the socket ended; finish after tx; let go of everything */
+    bool promoted;           /* a guest became a member */
     /* worker to loop */
     struct tls_blocks out;
     struct tls_frames frames;

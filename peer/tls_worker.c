@@ -68,6 +68,10 @@ static void take(struct tls_conn *c)
     TLS_SPLICE(&c->en.in, &c->sh.in);
     c->en.eof = c->sh.eof;
     c->en.closing = c->sh.close;
+    if (c->sh.promoted && c->en.open) {
+        c->en.reader.body_max = WIRE_BODY_MAX;
+        c->en.reader.raw_max = WIRE_RAW_MAX;
+    }
 }
 
 /* With the lock: what the engine made becomes the loop's. Returns true when the loop should look.

@@ -185,12 +185,13 @@ static void t_guest(void **state)
     static const struct {
         size_t body, raw;
         bool ok;
-    } cases[] = {{WIRE_BODY_GUEST, 0, true}, {WIRE_BODY_GUEST + 1, 0, false}, {5, 1, false}};
+    } cases[] = {
+        {WIRE_BODY_GUEST, 0, true}, {WIRE_BODY_GUEST + 1, 0, false}, {5, 1, false}, {9, 1, true}};
     struct kit_trust t = members;
-    uint8_t bytes[WIRE_BODY_GUEST + 1] = {0};
+    static uint8_t bytes[WIRE_BODY_GUEST + 1];
     t.of[t.n].id = kx.id;
     t.of[t.n++].trust = TLS_GUEST;
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         struct server s;
         struct kit_node c;
         struct tls_opts o;
@@ -201,6 +202,9 @@ static void t_guest(void **state)
         kit_connect(&c, &cl, "127.0.0.1", s.n.port, NULL);
         assert_true(kit_until(&s.loop, &cl.frames, 1, 20000));
         assert_int_equal(s.n.in[0].peer.trust, TLS_GUEST);
+        if (i == 3) { /* as the second and third, after it became a member */
+            tls_conn_promote(s.n.in[0].c);
+        }
         struct tls_raw r = {bytes, cases[i].raw, NULL, NULL};
         assert_int_equal(tls_conn_send(cl.c, bytes, cases[i].body, &r, TLS_CONTROL), 0);
         if (cases[i].ok) {
