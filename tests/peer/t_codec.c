@@ -226,21 +226,27 @@ static void bad_chunk(Shoal__Frame *f)
     m->source = SHOAL__SOURCE__SOURCE_TWO_MEMBERS;
 }
 
-#define ALL(X)                                                                                  \
-    X(hello)                                                                                    \
-    X(goodbye)                                                                                  \
-    X(ping)                                                                                     \
-    X(pong)                                                                                     \
-    X(roster) X(join) X(join_reply) X(have) X(have_delta) X(have_ask) X(get) X(data) X(digests) \
-        X(credit) X(cancel) X(refuse) X(bad_chunk)
-
 static const struct {
     const char *name;
     void (*make)(Shoal__Frame *f);
 } all[] = {
-#define ENTRY(n) {#n, n},
-    ALL(ENTRY)
-#undef ENTRY
+    {"hello", hello},
+    {"goodbye", goodbye},
+    {"ping", ping},
+    {"pong", pong},
+    {"roster", roster},
+    {"join", join},
+    {"join_reply", join_reply},
+    {"have", have},
+    {"have_delta", have_delta},
+    {"have_ask", have_ask},
+    {"get", get},
+    {"data", data},
+    {"digests", digests},
+    {"credit", credit},
+    {"cancel", cancel},
+    {"refuse", refuse},
+    {"bad_chunk", bad_chunk},
 };
 enum { N_ALL = sizeof all / sizeof *all };
 
