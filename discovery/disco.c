@@ -305,16 +305,18 @@ static int take_options(struct disco *d, const struct disco_options *o, struct e
     if (o->version < 1 || o->version > 65535 || o->port == 0) {
         return err_set(e, ERR_ARG, "discovery needs a protocol version (1 to 65535) and a port");
     }
-    if (o->name && (strlen(o->name) > DISCO_NAME_MAX || !o->name[0])) {
-        return err_set(e, ERR_ARG, "the announced name must have 1 to %d bytes", DISCO_NAME_MAX);
-    }
-    memcpy(d->txt.node, d->node, sizeof d->node);
-    d->txt.version = o->version;
     if (o->name) {
-        snprintf(d->name, sizeof d->name, "%s", o->name);
+        core_clean(o->name, d->name, DISCO_WISH_MAX + 1);
     } else {
         snprintf(d->name, sizeof d->name, "shoal-%s", d->node);
     }
+    if (!d->name[0] || (o->name && strcmp(o->name, d->name))) {
+        return err_set(e, ERR_ARG,
+                       "the announced name must be 1 to %d bytes of printable UTF-8, not \"%.60s\"",
+                       DISCO_WISH_MAX, d->name);
+    }
+    memcpy(d->txt.node, d->node, sizeof d->node);
+    d->txt.version = o->version;
     d->port = o->port;
     d->interval_ns = (o->interval_ms ? o->interval_ms : DISCO_INTERVAL_MS) * MS_NS;
     d->poll_ns = (o->poll_ms ? o->poll_ms : DISCO_POLL_MS) * MS_NS;

@@ -31,6 +31,7 @@
 #define DISCO_ID_MIN 8           /* characters of a short id: node, group, model root; 0-9 a-z */
 #define DISCO_ID_MAX 32          /* the same, longest */
 #define DISCO_NAME_MAX 63        /* bytes of an instance name (a DNS label) */
+#define DISCO_WISH_MAX 47        /* bytes of the part of it that can be chosen */
 #define DISCO_HOST_MAX 253       /* bytes of a host name */
 #define DISCO_PEERS_MAX 256      /* rows; announcements beyond it are counted and dropped */
 #define DISCO_ADDRS_MAX 16       /* addresses of one row */
@@ -140,7 +141,7 @@ struct disco_options {
     const char *node;  /* own short id */
     const char *group; /* short group id; announcements of other groups are counted only */
     const char *model; /* short model root, NULL = none yet */
-    const char *name;  /* wished instance name; NULL = "shoal-" and the node id */
+    const char *name;  /* instance names are this, "-" and the interface; NULL = "shoal-" + node */
     unsigned version;  /* protocol version, 1..65535 */
     uint16_t port;     /* TCP port to announce */
     bool no_bonjour;   /* static, remembered and inbound addresses only */

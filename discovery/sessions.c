@@ -89,13 +89,24 @@ static void works(struct disco *d, struct ifstate *f)
     f->callback_ns = clock_ns();
 }
 
+/* Each interface announces a name of its own: on two interfaces of one LAN one name would clash
+ * with itself, and Avahi 0.8 withdraws a name that was announced on several from one of them only.
+ */
+static void wished_name(const struct disco *d, const struct ifstate *f,
+                        char out[DISCO_NAME_MAX + 1])
+{
+    snprintf(out, DISCO_NAME_MAX + 1, "%.*s-%.15s", DISCO_WISH_MAX, d->name, f->net.name);
+}
+
 static void start(struct disco *d, struct ifstate *f, uint64_t now)
 {
     uint8_t bytes[TXT_OWN_MAX];
-    struct be_announce a = {.name = d->name, .port = d->port, .txt = bytes};
+    char name[DISCO_NAME_MAX + 1];
+    struct be_announce a = {.name = name, .port = d->port, .txt = bytes};
     struct err e = {0};
     int code = -1;
     a.n_txt = txt_make(&d->txt, bytes);
+    wished_name(d, f, name);
     /* One that had run for a whole interval starts over with the shortest pause. */
     f->backoff = f->start_ns && now - f->start_ns < d->interval_ns
                      ? (f->backoff < 8 ? f->backoff + 1 : 8)
@@ -297,11 +308,12 @@ static void registered(void *ctx, uint32_t ifindex, const char *name)
         return;
     }
     works(d, f);
-    char clean[DISCO_NAME_MAX + 1];
+    char clean[DISCO_NAME_MAX + 1], wish[DISCO_NAME_MAX + 1];
     core_clean(name, clean, sizeof clean);
+    wished_name(d, f, wish);
     if (!f->registered || strcmp(clean, f->name)) {
         core_log(d, "%s: announced as \"%s\"%s", f->net.name, clean,
-                 strcmp(name, d->name) ? ": another node has the wished name" : "");
+                 strcmp(name, wish) ? ": another node has the wished name" : "");
     }
     f->registered = true;
     memcpy(f->name, clean, sizeof f->name);

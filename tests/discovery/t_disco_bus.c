@@ -26,7 +26,7 @@ static void they_meet(void **state)
     assert_int_equal(addr_scope(&s.p.addrs[1].sa), 2);
     assert_string_equal(s.p.model, "mmmmmmmm");
     assert_int_equal(s.p.version, 1);
-    assert_string_equal(s.p.instance, "shoal-bbbbbbbb");
+    assert_string_equal(s.p.instance, "shoal-bbbbbbbb-eth0");
     rig_spin(x, 2 * INTERVAL); /* resolving again and again is no news */
     assert_int_equal(x->n[0].added, 2);
     assert_int_equal(x->n[0].changed + x->n[0].removed, 0);
@@ -138,7 +138,7 @@ static void names_clash(void **state)
                  disco_count(x->n[2].d) == 2);
     UNTIL(x, rig_lines_with(&x->n[2], "another node has the wished name") == 1);
     struct disco_why *w = disco_why(x->n[1].d);
-    assert_string_equal(w->ifs[0].name, "My Mac #2");
+    assert_string_equal(w->ifs[0].name, "My Mac-eth0 #2");
     disco_why_free(w);
 }
 

@@ -42,6 +42,7 @@ all_see() {
 ticks() { awk '{print $14 + $15}' "/proc/${pid[$1]}/stat"; }
 
 t 'three machines' lan_up 3
+LAN_MDNS_IFS=eth0,eth1
 
 # Machine 3 has no responder yet: discovery says so once and goes on asking.
 t 'avahi on 1 and 2' lan_mdns 1 2
@@ -147,6 +148,14 @@ t 'no multicast: the named peer is there' grep -q '+ .*10.77.0.2:4002' "$LAN_DIR
 t 'no multicast: nobody is announced' no grep -q '^. node0002' "$LAN_DIR/n1"
 lan_mcast_on 2
 t 'multicast again: found' within 20 all_see 1 2
+
+# A second cable between 1 and 2: one row, more addresses; a goodbye takes all of them.
+t 'a second cable' lan_wire 1 2 eth1 78
+t 'both ways are found' within 20 sees 1 2 '10\.78\.0\.2:4002'
+t 'still one row' test "$(grep -c '^+ node0002' "$LAN_DIR/n1")" = 1
+stop 2
+t 'goodbye on both' within 8 gone 1 2
+stop 1
 
 if grep -lE 'Sanitizer|runtime error' "$LAN_DIR"/n[123]; then
     lan_failed=1

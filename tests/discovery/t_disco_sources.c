@@ -174,6 +174,8 @@ static void options_are_checked(void **state)
     REFUSED(version, 0, ERR_ARG);
     REFUSED(port, 0, ERR_ARG);
     REFUSED(name, "", ERR_ARG);
+    REFUSED(name, "bad \xff byte", ERR_ARG);
+    REFUSED(name, "a name of more than forty-seven bytes is too long", ERR_ARG);
     REFUSED(bus_host, "nosuchhost", ERR_NOTFOUND);
     rig_options(x, 0, &o);
     o.static_peers = bad_peer;

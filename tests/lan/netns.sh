@@ -7,7 +7,7 @@
 #   lan_up 3                      machines 1..3: network namespaces ${LAN}1.. joined by a user-space switch with
 #                                 TAP devices: eth0 with 10.77.0.I/24, fd77::I/64 and an IPv6 link-local address;
 #                                 no way out. LAN_MTU=1500
-#   lan_mdns 1 2 3                private dbus + avahi-daemon in each
+#   lan_mdns 1 2 3                private dbus + avahi-daemon in each, on LAN_MDNS_IFS=eth0
 #   lan_mdns_stop 1               ends avahi-daemon on machine 1; lan_mdns_start 1 starts it again
 #   lan_run 1 CMD...              runs CMD on machine 1 (with its D-Bus)
 #   lan_bg 1 LOG CMD...           the same in the background, pid in $LAN_PID
@@ -23,6 +23,7 @@
 #                                 1's link (guest Wi-Fi)
 #   lan_bytes 1                   "RX TX" bytes of machine 1's link since lan_zero
 #   lan_pair_bytes 1 2            bytes sent from 1 to 2. lan_stats: all pairs
+#   lan_wire 1 2 eth1 78          a second cable from 1 to 2: eth1 with 10.78.0.1/24 and 10.78.0.2/24, not shaped
 #   lan_addr 1, lan_ll 1          10.77.0.1, fe80::...%eth0. lan_readdr 1 77 gives machine 1 10.77.0.77 instead
 #   lan_pids 1 NAME               processes of machine 1 with that name
 #   lan_sleep 1 / lan_wake 1      stops every process of machine 1 and pulls its cable / the reverse
@@ -148,7 +149,7 @@ X
 host-name=mac$1
 use-ipv4=yes
 use-ipv6=yes
-allow-interfaces=eth0
+allow-interfaces=${LAN_MDNS_IFS:-eth0}
 enable-dbus=yes
 ratelimit-interval-usec=0
 [publish]
@@ -261,6 +262,15 @@ lan_pair_bytes() { lan_stats | awk -v a="$1" -v b="$2" '$1 == a && $2 == b { pri
 lan_readdr() {
     ip -n "$LAN$1" addr del "$(lan_addr "$1")/24" dev eth0
     ip -n "$LAN$1" addr add "10.77.0.$2/24" dev eth0 && echo "10.77.0.$2" >"$LAN_DIR/$1/addr"
+}
+
+lan_wire() {
+    local i
+    ip link add "$3" netns "$LAN$1" type veth peer name "$3" netns "$LAN$2" || return 1
+    for i in "$1" "$2"; do
+        ip -n "$LAN$i" addr add "10.$4.0.$i/24" brd + dev "$3"
+        ip -n "$LAN$i" link set "$3" up || return 1
+    done
 }
 
 lan_pids() {
