@@ -287,6 +287,13 @@ static void complete(struct fetch *f, struct flight *fl)
         }
     }
     r->basis = least;
+    if (least >= BASIS_TWO_MEMBERS) {
+        for (uint32_t i = 0; i < fl->n_members; i++) {
+            if (fl->m[i].has_object && memcmp(fl->m[i].object, r->object, SHA256_SIZE) != 0) {
+                member_lied(f, fl, i, "stated a digest of an object that proved false");
+            }
+        }
+    }
     struct err e = {0};
     give_back(f, fl, 0, least, r->object, &e);
     if (e.code) {

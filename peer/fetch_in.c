@@ -231,14 +231,20 @@ static bool vote(struct fetch *f, struct flight *fl, uint32_t mine)
         if (same == (for_me > for_them)) {
             m->excluded = m->disputed = false;
         } else {
-            m->excluded = true;
-            flight_void(f, fl, i);
-            if (m->rec->up) {
-                source_strike(f, m->rec->up, "states a digest that two other members deny");
-            }
+            member_lied(f, fl, i, "states a digest that two other members deny");
         }
     }
     return true;
+}
+
+static void claim(struct flight *fl, uint32_t chunk, uint32_t member, const uint8_t *sha)
+{
+    if (fl->n_claims < FETCH_CLAIMS_MAX) {
+        struct claim *x = &fl->claim[fl->n_claims++];
+        x->chunk = chunk;
+        x->member = (uint8_t)member;
+        memcpy(x->sha, sha, SHA256_SIZE);
+    }
 }
 
 void fetch_on_digests(struct fetch *f, uint32_t peer, uint64_t id, uint64_t object_size,
@@ -276,6 +282,7 @@ void fetch_on_digests(struct fetch *f, uint32_t peer, uint64_t id, uint64_t obje
     struct fmember *m = &fl->m[g->member];
     uint32_t mine = g->member;
     m->claimed = claimed;
+    m->stated = true;
     bool clash = false;
     for (uint32_t i = 0; i < n; i++) {
         struct fchunk *c = &fl->c[first + i];
@@ -288,6 +295,8 @@ void fetch_on_digests(struct fetch *f, uint32_t peer, uint64_t id, uint64_t obje
         } else if (c->basis == BASIS_ONE_MEMBER && c->member != mine) {
             if (!same) {
                 clash = true;
+                claim(fl, first + i, c->member, c->sha);
+                claim(fl, first + i, mine, d);
             } else if (claimed >= BASIS_ORIGIN && fl->m[c->member].claimed >= BASIS_ORIGIN) {
                 c->basis = BASIS_TWO_MEMBERS;
             }
@@ -552,18 +561,18 @@ void fetch_on_origin_data(struct fetch *f, uint64_t id, uint32_t chunk, const ui
         uint32_t m = c->member;
         flight_undo(f, fl, chunk);
         if (m != FETCH_NOBODY) {
-            struct record *r = fl->m[m].rec;
-            fl->m[m].excluded = true;
-            fl->m[m].has_object = false;
-            flight_void(f, fl, m);
-            record_add_bad(r, fl->key, f->now);
-            if (r->up) {
-                if (f->o.ops.send_bad) {
-                    f->o.ops.send_bad(f->o.ops.ctx, r->up->slot, fl->key, chunk, c->sha, got,
-                                      BASIS_ORIGIN);
-                }
-                source_strike(f, r->up, "stated a digest that the origin denies");
+            struct source *liar = fl->m[m].rec->up;
+            if (liar && f->o.ops.send_bad) {
+                f->o.ops.send_bad(f->o.ops.ctx, liar->slot, fl->key, chunk, c->sha, got,
+                                  BASIS_ORIGIN);
             }
+            member_lied(f, fl, m, "stated a digest that the origin denies");
+        }
+    }
+    for (uint32_t i = 0; i < fl->n_claims; i++) {
+        struct claim *x = &fl->claim[i];
+        if (x->chunk == chunk && memcmp(x->sha, got, SHA256_SIZE) != 0) {
+            member_lied(f, fl, x->member, "stated a digest that the origin denies");
         }
     }
     if (c->basis < BASIS_ORIGIN) {

@@ -52,12 +52,21 @@ struct fchunk {
 struct fmember {
     struct record *rec;
     bool excluded; /* not asked again for this object */
+    bool stated;   /* digests came from it */
     bool has_object, disputed;
     uint8_t claimed;             /* what it says that its digests rest on */
     uint8_t object[SHA256_SIZE]; /* digest of the object that it stated */
     uint32_t chunks;
     uint64_t bytes;
 };
+
+/* What a member said about a chunk that another one contradicted. */
+struct claim {
+    uint32_t chunk;
+    uint8_t member;
+    uint8_t sha[SHA256_SIZE];
+};
+#define FETCH_CLAIMS_MAX 8
 
 /* One object under way, or waiting to be. */
 struct flight {
@@ -86,6 +95,8 @@ struct flight {
     uint32_t n_gets;  /* of peers */
     struct fmember m[FETCH_MEMBERS_MAX];
     uint32_t n_members;
+    struct claim claim[FETCH_CLAIMS_MAX];
+    uint32_t n_claims;
     struct fetch_result r;
 };
 
@@ -291,6 +302,8 @@ void source_fault(struct fetch *f, struct source *s, const char *why);
 void source_strike(struct fetch *f, struct source *s, const char *why);
 /* Close all its Gets. */
 void source_drop_gets(struct fetch *f, struct source *s, bool cancel);
+/* Member m stated a digest of fl that something stronger denies: strike, and its copy is bad. */
+void member_lied(struct fetch *f, struct flight *fl, uint32_t m, const char *why);
 bool record_is_bad(const struct record *r, struct object_key k);
 void record_add_bad(struct record *r, struct object_key k, uint64_t now);
 struct record *record_get(struct fetch *f, const uint8_t id[SHA256_SIZE], bool make);

@@ -173,6 +173,19 @@ void source_strike(struct fetch *f, struct source *s, const char *why)
     }
 }
 
+void member_lied(struct fetch *f, struct flight *fl, uint32_t m, const char *why)
+{
+    struct record *r = fl->m[m].rec;
+    bool again = record_is_bad(r, fl->key);
+    fl->m[m].excluded = true;
+    fl->m[m].has_object = false;
+    flight_void(f, fl, m);
+    record_add_bad(r, fl->key, f->now);
+    if (r->up && !again) {
+        source_strike(f, r->up, why);
+    }
+}
+
 void source_drop_gets(struct fetch *f, struct source *s, bool cancel)
 {
     while (s->gets.next != &s->gets) {

@@ -441,17 +441,19 @@ void plan_conflict(struct fetch *f, struct flight *fl, const char *what)
     f->s.conflicts++;
     fetch_log(f, "%s: %s; %s", flight_name(f, fl, name, sizeof name), what,
               origin ? "the origin decides" : "two others must agree, the origin is out of reach");
+    for (uint32_t i = 0; i < fl->n_members; i++) {
+        /* Those who have said nothing yet may still tip the scales. */
+        if (origin || fl->m[i].stated) {
+            flight_void(f, fl, i);
+            fl->m[i].excluded = fl->m[i].disputed = true;
+        }
+    }
     for (struct link *l = fl->gets.next, *next; l != &fl->gets; l = next) {
         struct get *g = get_of_flight(l);
         next = l->next;
-        if (!source_is_origin(g->s)) {
+        if (!source_is_origin(g->s) && fl->m[g->member].excluded) {
             get_close(f, g, true);
         }
-    }
-    for (uint32_t i = 0; i < fl->n_members; i++) {
-        flight_void(f, fl, i);
-        fl->m[i].excluded = true;
-        fl->m[i].disputed = true;
     }
     if (origin) {
         fl->conflict = true;
