@@ -77,8 +77,8 @@ static void transient_error(void **state)
     disco_bus_fail(x->bus, "a", 2, 0);
     uint64_t t0 = clock_ns();
     UNTIL(x, rig_knows(x, 1, 0) && rig_knows(x, 0, 1));
-    assert_true(clock_ns() - t0 <
-                2 * INTERVAL * UINT64_C(1000000)); /* 1, and slack for a busy machine */
+    /* one interval, and a second for a busy machine */
+    assert_true(clock_ns() - t0 < (INTERVAL + 1000) * UINT64_C(1000000));
     /* while connected peers are known, an error does not take them away */
     disco_bus_fail(x->bus, "a", 2, EHOSTUNREACH);
     rig_spin(x, INTERVAL);
