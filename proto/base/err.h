@@ -10,23 +10,24 @@
 #include <stddef.h>
 
 /* X(name, text): the text names the kind of failure where only a code is at hand. */
-#define ERR_CODES(X)                    \
-    X(ERR_OK, "ok")                     \
-    X(ERR_NOMEM, "out of memory")       \
-    X(ERR_ARG, "bad argument")          \
-    X(ERR_IO, "input/output error")     \
-    X(ERR_NOTFOUND, "not found")        \
-    X(ERR_FORMAT, "malformed data")     \
-    X(ERR_LIMIT, "over a limit")        \
-    X(ERR_UNSUPPORTED, "not supported") \
-    X(ERR_NET, "network error")         \
-    X(ERR_DIGEST, "checksum mismatch")  \
-    X(ERR_FULL, "no space left")        \
-    X(ERR_BUSY, "in use")               \
-    X(ERR_OFFLINE, "offline")           \
-    X(ERR_CANCELLED, "cancelled")       \
-    X(ERR_TIMEOUT, "timed out")         \
-    X(ERR_NUMERIC, "not a finite number")
+#define ERR_CODES(X)                      \
+    X(ERR_OK, "ok")                       \
+    X(ERR_NOMEM, "out of memory")         \
+    X(ERR_ARG, "bad argument")            \
+    X(ERR_IO, "input/output error")       \
+    X(ERR_NOTFOUND, "not found")          \
+    X(ERR_FORMAT, "malformed data")       \
+    X(ERR_LIMIT, "over a limit")          \
+    X(ERR_UNSUPPORTED, "not supported")   \
+    X(ERR_NET, "network error")           \
+    X(ERR_DIGEST, "checksum mismatch")    \
+    X(ERR_FULL, "no space left")          \
+    X(ERR_BUSY, "in use")                 \
+    X(ERR_OFFLINE, "offline")             \
+    X(ERR_CANCELLED, "cancelled")         \
+    X(ERR_TIMEOUT, "timed out")           \
+    X(ERR_NUMERIC, "not a finite number") \
+    X(ERR_REFUSED, "not allowed")
 
 enum err_code {
 #define ERR_ENUM(n, t) n,

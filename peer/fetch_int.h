@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: MIT
+ * fetch_int.h: private to peer/fetch*.c (and to its test, which checks the invariants below).
+ *
+ *   fetch.c       wants, objects under way, their end; entering and leaving the engine
+ *   fetch_plan.c  which source is asked for which chunks; hedges; when the origin is taken
+ *   fetch_in.c    what comes from peers and the origin
+ *   fetch_peer.c  peers: connection, records by node id, strikes and bans, rates
+ *   fetch_have.c  sets of what a peer has
+ *   fetch_stats.c numbers and sentences for people
+ *
+ * Invariants after every call: a chunk's `asks` is the number of open Gets of peers whose `open`
+ * has its bit; `unasked` is the number of chunks neither done nor asked of a peer; `left` is the
+ * bytes of chunks not done; a source's in_flight[p] is the bytes of the open chunks of its Gets of
+ * priority p; f->begun_bytes the sizes of the objects begun. */
+#ifndef SHOAL_PEER_FETCH_INT_H
+#define SHOAL_PEER_FETCH_INT_H
+
+#include "peer/fetch.h"
+#include "peer/rate.h"
+
+#define FETCH_NEVER UINT64_MAX
+#define FETCH_ORIGIN UINT32_MAX /* slot number of the origin */
+#define FETCH_NOBODY 0xff       /* no member */
+#define FETCH_RECORDS_MAX (2 * FETCH_PEERS_MAX)
+#define FETCH_BAD_MAX 64 /* bad copies remembered per node */
+
+struct link {
+    struct link *next, *prev;
+};
+
+struct want {
+    struct link in_flight;
+    struct object_key key;
+    struct flight *fl; /* NULL: its deadline passed, only `done` is left */
+    enum fetch_prio prio;
+    uint64_t deadline;
+    bool peers_only;
+    fetch_done_fn done;
+    void *ctx;
+};
+
+struct fchunk {
+    uint8_t sha[SHA256_SIZE]; /* when basis is not BASIS_NONE */
+    uint8_t basis;
+    uint8_t member;    /* whose word sha is, with BASIS_ONE_MEMBER */
+    uint8_t by;        /* member whose bytes they are; FETCH_NOBODY: the origin */
+    bool done, origin; /* origin: in an open Get of the origin */
+    uint8_t asks;
+};
+
+/* A peer that took part in an object. */
+struct fmember {
+    struct record *rec;
+    bool excluded; /* not asked again for this object */
+    bool stated;   /* digests came from it */
+    bool has_object, disputed;
+    uint8_t claimed;             /* what it says that its digests rest on */
+    uint8_t object[SHA256_SIZE]; /* digest of the object that it stated */
+    uint32_t chunks;
+    uint64_t bytes;
+};
+
+/* What a member said about a chunk that another one contradicted. */
+struct claim {
+    uint32_t chunk;
+    uint8_t member;
+    uint8_t sha[SHA256_SIZE];
+};
+#define FETCH_CLAIMS_MAX 8
+
+/* One object under way, or waiting to be. */
+struct flight {
+    struct link all; /* f->waiting[prio] or f->begun[prio], in order of arrival */
+    struct flight *hash_next;
+    struct object_key key;
+    uint64_t size;
+    uint32_t n; /* chunks */
+    enum fetch_prio prio;
+    bool begun, ended;  /* ended: only `done` calls are left */
+    bool origin_wanted; /* the origin takes part from now on */
+    bool origin_failed; /* for good, see r.err */
+    bool conflict;      /* members contradict each other: only the origin counts */
+    bool disputed;      /* the same without an origin: two members must agree */
+    bool peers_only;
+    struct link wants;
+    struct storage_put *put;
+    struct fchunk *c; /* [n] when begun */
+    uint32_t unasked, left_chunks;
+    uint64_t left;
+    uint64_t asked_at, begun_at, due; /* due: by FETCH_ORIGIN_SLACK */
+    uint64_t last_byte, say_at;
+    uint64_t no_source; /* since when nobody can give it, 0: somebody can */
+    uint64_t retry_put;
+    struct link gets; /* by get.in_flight */
+    uint32_t n_gets;  /* of peers */
+    struct fmember m[FETCH_MEMBERS_MAX];
+    uint32_t n_members;
+    struct claim claim[FETCH_CLAIMS_MAX];
+    uint32_t n_claims;
+    struct fetch_result r;
+};
+
+struct get {
+    struct link in_source, in_flight;
+    struct source *s;
+    struct flight *fl;
+    uint64_t id, sent, last; /* last: the latest chunk of it */
+    uint32_t first, n;
+    uint64_t open; /* bit i: chunk first + i has not come */
+    enum fetch_prio prio;
+    bool want_digests, got_digests, hedge;
+    uint8_t member;
+};
+
+struct bad_copy {
+    struct object_key key;
+    uint64_t at;
+};
+
+/* What is remembered of a node by its id, connected or not. */
+struct record {
+    uint8_t id[SHA256_SIZE];
+    char name[FETCH_NAME];
+    struct source *up; /* NULL: not connected */
+    uint32_t users;    /* objects under way that name it */
+    uint64_t seen;
+    uint64_t strike[FETCH_STRIKES];
+    uint32_t n_strikes, bans;
+    uint64_t banned_until, pause_until, pause; /* pause: the next one's length */
+    uint64_t tried;                            /* last trial that it failed, 0: none */
+    struct rate rate;                          /* kept over a reconnect */
+    struct latency first;                      /* from an idle connection to the first chunk */
+    struct pct gap;                            /* between chunks while something is asked */
+    struct bad_copy bad[FETCH_BAD_MAX];
+    uint32_t n_bad;
+    uint64_t bytes, chunks, dup_bytes, late_bytes;
+    uint32_t bad_chunks, protocol_faults, refusals, timeouts, losses;
+    char last_fault[FETCH_TEXT];
+};
+
+struct page {
+    uint32_t row; /* kind << 16 | layer */
+    uint32_t page;
+    uint32_t count;
+    uint64_t bits[64];
+};
+struct have_set {
+    struct page **slot; /* open addressing, power of two */
+    uint32_t cap, n;
+    uint64_t objects;
+};
+
+/* A connected peer, or the origin. */
+struct source {
+    uint32_t slot;
+    struct record *rec; /* NULL: the origin */
+    struct have_set have;
+    struct link gets; /* in the order sent */
+    uint32_t n_gets;
+    uint64_t in_flight[FETCH_PRIOS];
+    uint64_t next_id;
+    uint64_t busy_since;            /* something is asked for since then */
+    uint64_t last_data, last_bytes; /* of this busy time */
+    uint64_t since_data;            /* partial bytes since last_data */
+    uint64_t not_before;            /* said that it is busy */
+    uint64_t allow_late;            /* bytes that may still come for cancelled Gets */
+    uint64_t rtt;
+    uint32_t good;    /* chunks since the last fault */
+    uint32_t refused; /* in a row */
+    bool late, first; /* first: no chunk came yet in this busy time */
+    /* the origin */
+    struct rate rate;
+    struct latency lat;
+};
+
+struct fetch {
+    struct fetch_opts o;
+    int depth;
+    uint64_t now;
+    bool closing, dirty;
+    uint64_t told; /* deadline that wake told of */
+    struct link waiting[FETCH_PRIOS], begun[FETCH_PRIOS], ended, expired;
+    uint32_t n_waiting, n_begun, n_wants;
+    uint64_t begun_bytes;
+    struct flight **hash;
+    uint32_t hash_cap, n_flights;
+    struct source *peer[FETCH_PEERS_MAX];
+    uint32_t n_peers, slots; /* slots: highest slot in use + 1 */
+    struct record *rec[FETCH_RECORDS_MAX];
+    struct source origin;
+    bool origin_up;
+    uint64_t origin_after; /* not before this, after a failure */
+    struct err origin_err;
+    double virtual_end[FETCH_PRIOS]; /* when the origin alone would have delivered all so far */
+    uint64_t last_trial;             /* the last one that failed */
+    uint64_t origin_at;              /* when to look at the origin rule again */
+    uint64_t want_deadline;          /* not later than the earliest of all */
+    uint64_t look_at;                /* not later than the earliest say_at, no_source, retry */
+    uint64_t hedge_asked;            /* bytes */
+    struct fetch_stats s;
+};
+
+static inline struct flight *flight_of(struct link *l)
+{
+    return (struct flight *)((char *)l - offsetof(struct flight, all));
+}
+static inline struct get *get_of_source(struct link *l)
+{
+    return (struct get *)((char *)l - offsetof(struct get, in_source));
+}
+static inline struct get *get_of_flight(struct link *l)
+{
+    return (struct get *)((char *)l - offsetof(struct get, in_flight));
+}
+static inline struct want *want_of(struct link *l)
+{
+    return (struct want *)((char *)l - offsetof(struct want, in_flight));
+}
+static inline void link_init(struct link *l)
+{
+    l->next = l->prev = l;
+}
+static inline void link_add(struct link *head, struct link *l) /* at the end */
+{
+    l->prev = head->prev;
+    l->next = head;
+    head->prev->next = l;
+    head->prev = l;
+}
+static inline void link_cut(struct link *l)
+{
+    l->prev->next = l->next;
+    l->next->prev = l->prev;
+    link_init(l);
+}
+static inline uint64_t u64_min(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+static inline uint64_t u64_max(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+static inline bool source_is_origin(const struct source *s)
+{
+    return !s->rec;
+}
+
+/* ---- fetch.c ---- */
+/* Every public function that changes something is between these two; leave plans and calls back. */
+void fetch_enter(struct fetch *f);
+void fetch_leave(struct fetch *f);
+struct flight *fetch_find(const struct fetch *f, struct object_key k);
+/* Get the memory and the storage's room; 0, ERR_BUSY (later) or another error (it has ended). */
+int flight_begin(struct fetch *f, struct flight *fl);
+void flight_end(struct fetch *f, struct flight *fl, int code, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+/* Chunk i, whose bytes at p match c[i].sha, is there. m: member or FETCH_NOBODY. */
+void flight_chunk(struct fetch *f, struct flight *fl, uint32_t i, const uint8_t *p, size_t n,
+                  uint32_t m);
+void flight_undo(struct fetch *f, struct flight *fl,
+                 uint32_t i); /* chunk i is not done after all */
+/* All chunks that rest on the word of member m alone are undone, their digests forgotten. */
+void flight_void(struct fetch *f, struct flight *fl, uint32_t m);
+const char *flight_name(const struct fetch *f, const struct flight *fl, char *buf, size_t n);
+void fetch_log(struct fetch *f, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* ---- fetch_plan.c ---- */
+void plan_run(struct fetch *f);                        /* give out what can be given out */
+void plan_arrival(struct fetch *f, struct flight *fl); /* a new object: its due time */
+uint64_t plan_hedge_ns(struct source *s);              /* after which a source is late */
+uint64_t plan_window(const struct source *s);
+uint64_t plan_deadline(const struct fetch *f);
+void plan_timers(struct fetch *f); /* late and dead sources, lines, deadlines of objects */
+bool plan_origin_usable(const struct fetch *f, const struct flight *fl); /* now */
+/* Members contradict each other about fl: only the origin can tell. Without one the object goes on
+ * when two others can agree, or ends. */
+void plan_conflict(struct fetch *f, struct flight *fl, const char *what);
+double plan_origin_rate(const struct fetch *f);
+/* May this peer be asked for this object at all (also later)? */
+bool plan_candidate(const struct fetch *f, const struct flight *fl, const struct source *s);
+
+/* ---- gets (fetch_in.c) ---- */
+int get_send(struct fetch *f, struct flight *fl, struct source *s, uint32_t first, uint32_t n,
+             bool hedge);
+/* The Get is over; what is open of it may be asked of others. cancel: tell the source. */
+void get_close(struct fetch *f, struct get *g, bool cancel);
+/* Chunk i is done: close the Gets from which nothing is needed any more. */
+void get_forget_chunk(struct fetch *f, struct flight *fl, uint32_t i);
+
+/* ---- fetch_peer.c ---- */
+void source_init(struct source *s, uint32_t slot, struct record *rec);
+struct rate *source_rate(struct source *s);
+double source_rate_now(const struct fetch *f, struct source *s);
+uint64_t source_latency(const struct source *s);
+uint64_t source_queued(const struct source *s, enum fetch_prio p); /* of priority p and above */
+void source_asked(struct fetch *f, struct source *s, enum fetch_prio p, uint64_t bytes);
+void source_gave(struct fetch *f, struct source *s, uint64_t bytes);
+/* It did not do what it was asked (no blame): pause and prove again. */
+void source_fault(struct fetch *f, struct source *s, const char *why);
+/* It did what no honest, healthy peer does. May ban it and close all its Gets. */
+void source_strike(struct fetch *f, struct source *s, const char *why);
+/* Close all its Gets. */
+void source_drop_gets(struct fetch *f, struct source *s, bool cancel);
+/* Member m stated a digest of fl that something stronger denies: strike, and its copy is bad. */
+void member_lied(struct fetch *f, struct flight *fl, uint32_t m, const char *why);
+bool record_is_bad(const struct record *r, struct object_key k);
+void record_add_bad(struct record *r, struct object_key k, uint64_t now);
+struct record *record_get(struct fetch *f, const uint8_t id[SHA256_SIZE], bool make);
+/* Member number of a record in an object; makes it; FETCH_NOBODY when there are too many. */
+uint32_t flight_member(struct flight *fl, struct record *rec);
+
+/* ---- fetch_stats.c ---- */
+/* A sentence: whom this object waits for. */
+void flight_waits_for(const struct fetch *f, const struct flight *fl, char *buf, size_t n);
+
+/* ---- fetch_have.c ---- */
+void have_free(struct have_set *h);
+bool have_test(const struct have_set *h, struct object_key k);
+int have_set(struct have_set *h, uint8_t kind, uint16_t layer, uint32_t first, uint32_t count,
+             bool on);
+
+#endif

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT
+ * member.h: the membership of one home: which shoal it belongs to, the newest roster it has seen,
+ * and on keepers the key that signs rosters. The disk is the truth: every change is made under the
+ * home's lock on what the disk holds then, so the command line may change things while the node
+ * runs (member_reload shows them to it). A struct member belongs to one thread. */
+#ifndef SHOAL_PEER_MEMBER_H
+#define SHOAL_PEER_MEMBER_H
+
+#include "peer/identity.h"
+#include "peer/roster.h"
+
+struct member {
+    const char *home;          /* private copy */
+    const struct identity *me; /* of the caller; outlives this */
+    bool in_group;             /* false: nothing below is set */
+    struct key_id group;
+    struct roster roster;           /* version 0 and empty when the file is gone */
+    struct buf blob;                /* the roster as signed; empty with version 0 */
+    struct crypto_key *signing_key; /* NULL unless this node is a keeper with the key at hand */
+};
+
+/* No shoal is no error. A damaged roster, pin or signing key is, and the sentence says what to do.
+ * *out may be closed in any case. */
+int member_open(const char *home, const struct identity *me, struct member *out, struct err *e);
+void member_close(struct member *m);
+/* See what other processes changed; *changed when the roster, the group or the key did. */
+int member_reload(struct member *m, bool *changed, struct err *e);
+
+/* Make a shoal with this node as its first member and keeper. ERR_BUSY when it is in one. */
+int member_init(struct member *m, uint64_t now, struct err *e);
+/* `which` by id, short form or prefix (id_find). Removing takes effect as the roster spreads. A
+ * keeper that leaves keeps the signing key and could sign itself in again, so that is refused
+ * unless `keeper_too`, and the sentence says that a new shoal is what shuts it out. Nor can a node
+ * remove itself. */
+int member_remove(struct member *m, const char *which, bool keeper_too, uint64_t now,
+                  struct key_id *id, struct err *e);
+/* Take a node in (the last step of a join; also for tests). */
+int member_add(struct member *m, const uint8_t pub[CRYPTO_PUBLIC], uint64_t now, struct err *e);
+
+enum member_taken {
+    TAKEN_EQUAL,  /* nothing new */
+    TAKEN_OLDER,  /* theirs is older: send m->blob */
+    TAKEN_NEWER,  /* now ours: tell all peers, look at every connection's standing again */
+    TAKEN_MERGED, /* as NEWER, and this keeper signed both together: the sender needs it too */
+};
+/* A roster that a peer sent. Refused (and nothing changed) unless signed by this shoal's key. */
+int member_take_roster(struct member *m, const void *blob, size_t n, enum member_taken *what,
+                       struct err *e);
+/* What a node is to us; their_blob is what it showed at hello (NULL: nothing). The sentence in
+ * `why` (may be NULL) is for the node when it is no member. */
+enum roster_standing member_standing(const struct member *m, const struct key_id *id,
+                                     const void *their_blob, size_t n, struct err *why);
+
+/* For keeper.c and join.c. The caller holds the lock: bring *m up to the disk; change m->roster by
+ * the caller; sign it with a higher version and write it. */
+int member_refresh(struct member *m, bool *changed, struct err *e);
+int member_commit(struct member *m, struct err *e);
+/* Write a new membership over none: the roster (signed blob), then the pin. */
+int member_adopt(struct member *m, const struct key_id *group, const void *blob, size_t n,
+                 struct err *e);
+/* With the lock held and no pin: a signing key of another group that lies there (an init that was
+ * killed left it) gets another name, so that it is neither used nor lost. */
+int member_set_aside_key(struct member *m, const struct key_id *group, struct err *e);
+int member_need_key(const struct member *m, struct err *e);
+
+#endif

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: MIT
+ * mesh.h: a node among its peers: finds them (discovery/), knows whom to believe (identity,
+ * roster), holds one connection with each, serves them objects and fetches objects from them.
+ *
+ * Threads: a mesh has its own thread with its own loop, the LAN thread (or runs on a loop of the
+ * caller, see mesh_opts.loop). Every function here may be called from any thread at any time
+ * between mesh_open and mesh_close. All callbacks, the storage's and the origin's too, come on the
+ * LAN thread and must not wait for anything; they may call every function here but mesh_close.
+ * Functions that return a report wait for the LAN thread, others only leave it a note.
+ *
+ * Membership is what the home's files say (home.h). Other processes may change them while the mesh
+ * runs (`shoal init`, `invite`, `join`, `remove`): it looks every MESH_LOOK_MS and acts on it. A
+ * home without a shoal is fine: then nothing is announced, nobody is let in, and mesh_fetch goes to
+ * the origin alone. */
+#ifndef SHOAL_PEER_MESH_H
+#define SHOAL_PEER_MESH_H
+
+#include "discovery/disco.h"
+#include "peer/fetch.h"
+#include "peer/identity.h"
+#include "peer/storage.h"
+#include "peer/token.h"
+
+#include <uv.h>
+
+#define MESH_HEARTBEAT_MS 3000 /* a ping; a peer silent for three of them is dead */
+#define MESH_STAGGER_MS 250    /* between the attempts at two addresses of one peer */
+#define MESH_LOOK_MS 2000      /* between two looks at the home's files */
+#define MESH_HELLO_MS 5000     /* until the other side has said hello */
+
+struct mesh;
+
+/* Objects of one kind and layer that the model has: what coverage is counted over. */
+struct mesh_extent {
+    uint8_t kind;
+    uint16_t layer;
+    uint32_t count; /* indexes 0 .. count - 1 */
+};
+
+/* Where to go when peers cannot give an object: as fetch_ops.origin_get, on the LAN thread. Answers
+ * come by mesh_origin_data and mesh_origin_fail, also before `get` returns. */
+struct mesh_origin {
+    void *ctx;
+    int (*get)(void *ctx, uint64_t id, struct object_key k, uint32_t first, uint32_t n,
+               enum fetch_prio prio);
+    void (*cancel)(void *ctx, uint64_t id); /* what still comes for id is ignored */
+};
+
+/* 0 in a number and NULL mean the default or "none". Copied; what it points to, too, except the
+ * storage (lives until mesh_close returns) and the bus. */
+struct mesh_opts {
+    const char *home;       /* data folder */
+    const char *machine_id; /* as identity_open */
+    const char *software;   /* name and version, shown to people */
+
+    bool has_model; /* false: nothing to share; the next four are not looked at */
+    uint8_t model_root[SHA256_SIZE];
+    uint32_t numerics_version;
+    const struct storage_ops *storage;
+    void *storage_ctx;
+    const struct mesh_origin *origin; /* NULL: there is none (--offline) */
+    const struct mesh_extent *extents;
+    size_t n_extents;
+    const char *(*name_of)(void *ctx, struct object_key k, char *buf, size_t n);
+
+    const char *listen_host;         /* numeric; "::" */
+    int listen_port;                 /* 0: the system chooses, mesh_port says */
+    const char *const *static_peers; /* "host:port" */
+    size_t n_static;
+    bool no_bonjour;
+    /* As disco_options.allow: where may this node announce itself? NULL: by the home's networks
+     * file where the gateway is known to the node, else everywhere that is not virtual. */
+    bool (*allow)(void *ctx, const struct disco_if *net);
+
+    uint64_t out_bytes_s;      /* to all peers together, 0: no limit */
+    uint64_t out_peer_bytes_s; /* to each peer, 0: no limit */
+    /* Serving yields: asked before each chunk of priority 0..2 (background, prefetch, demand); a
+     * number of milliseconds puts that priority off for so long, 0 lets it go. NULL: never. */
+    unsigned (*yield_ms)(void *ctx, unsigned prio);
+    /* A peer says that our copy of a chunk is bad: check it against the disk. May be NULL. */
+    void (*bad_copy)(void *ctx, struct object_key k, uint32_t chunk);
+    /* One line for the log, without a newline. May be NULL. */
+    void (*log)(void *ctx, const char *line);
+    void *ctx; /* of name_of, allow, yield_ms, bad_copy and log */
+
+    unsigned heartbeat_ms, stagger_ms, look_ms, hello_ms;
+    unsigned tls_workers;                               /* 2 */
+    uint64_t replace_bytes;                             /* as tls_opts */
+    uint64_t max_fetch_bytes, no_source_ms, give_up_ms; /* as fetch_opts */
+
+    /* Tests: run on this loop, which the thread that calls mesh_open runs; with it the network in
+     * memory of discovery/bus.h. Another protocol version to claim, 0: the real ones. */
+    uv_loop_t *loop;
+    struct disco_bus *bus;
+    const char *bus_host;
+    uint32_t version, version_min;
+};
+
+/* Opens the identity (making the key in a home that never had one), listens, connects. */
+int mesh_open(const struct mesh_opts *o, struct mesh **out, struct err *e);
+/* Withdraws, says goodbye, ends every fetch with ERR_CANCELLED, takes 3 s at most. With
+ * mesh_opts.loop it runs that loop until all is closed. NULL is fine. */
+void mesh_close(struct mesh *m);
+int mesh_port(const struct mesh *m);
+const struct key_id *mesh_id(const struct mesh *m);
+
+/* ---- objects ---- */
+
+/* Called once for each fetch, on the LAN thread; `r` (fetch.h: code, who gave how much, digest and
+ * what it rests on) is valid during the call. The bytes went to storage_ops.put_*. */
+typedef void (*mesh_done_fn)(void *ctx, uint64_t id, const struct fetch_result *r);
+
+struct mesh_want {
+    enum fetch_prio prio;
+    unsigned deadline_ms; /* from now, 0: none; then it ends with ERR_TIMEOUT */
+    bool peers_only;      /* never the origin */
+    mesh_done_fn done;
+    void *ctx;
+};
+
+/* Fetch an object from whoever is quickest: peers, at last the origin, within the one request.
+ * `done` always comes, never before this returns. *id names the request. */
+int mesh_fetch(struct mesh *m, struct object_key k, const struct mesh_want *w, uint64_t *id,
+               struct err *e);
+/* `done` comes with ERR_CANCELLED unless it has come or is coming already. */
+void mesh_cancel(struct mesh *m, uint64_t id);
+void mesh_raise(struct mesh *m, uint64_t id, enum fetch_prio prio);
+
+/* Objects that this node can serve from now on, and that it cannot any more. The first call after
+ * mesh_open brings all that it has. Peers are told within 50 ms. */
+int mesh_have_changed(struct mesh *m, const struct object_key *added, size_t n_added,
+                      const struct object_key *removed, size_t n_removed);
+
+/* Answers of the origin (fetch_on_origin_*). `p` is malloc'ed and becomes the mesh's, also on
+ * failure. `sha256` may be NULL: then the LAN thread computes it. */
+int mesh_origin_data(struct mesh *m, uint64_t id, uint32_t chunk, void *p, size_t n,
+                     const uint8_t *sha256);
+void mesh_origin_fail(struct mesh *m, uint64_t id, uint64_t retry_ms, const struct err *e);
+/* Is it usable, and what was measured (0: not known)? Told to peers at the next hello. */
+void mesh_origin_state(struct mesh *m, bool up, double bytes_s, double latency_s);
+
+/* ---- reports; JSON appended to *out ---- */
+
+/* {"node","port","group","roster_version","members","listen":[...],"model","peers":[{"id","short",
+ * "name","state","address","addresses":[...],"software","version","model_same","rate_in","rate_out",
+ * "bytes_in","bytes_out","rtt_ms","objects","fetch":{...}}],"objects","coverage":{"have","of",
+ * "missing","percent"},"limits":{...},"fetch":{...},"serve":{...},"refused":{...}} */
+int mesh_status(struct mesh *m, struct buf *out, struct err *e);
+/* Per interface and address: what was tried, what happened (disco_why_json), and one line per
+ * object under way under "fetching". */
+int mesh_why(struct mesh *m, struct buf *out, struct err *e);
+/* How many peers are connected, hello done. */
+int mesh_peers(struct mesh *m);
+/* Do `n` (may be 0) members serve this object now? */
+int mesh_holders(struct mesh *m, struct object_key k, uint32_t *n);
+
+/* ---- doing ---- */
+
+void mesh_limits(struct mesh *m, uint64_t out_bytes_s, uint64_t out_peer_bytes_s);
+int mesh_unban(struct mesh *m, const struct key_id *id, struct err *e);
+int mesh_add_static(struct mesh *m, const char *host_port, struct err *e);
+/* Look at the home's files now (an invite was made, a member removed). */
+void mesh_look(struct mesh *m);
+void mesh_sleep(struct mesh *m); /* before sleep: goodbye to all, nothing is announced */
+void mesh_wake(struct mesh *m);
+void mesh_network_changed(struct mesh *m);
+/* An invite with the addresses under which this node is reached, as text. */
+int mesh_invite(struct mesh *m, uint32_t uses, uint32_t seconds, char out[TOKEN_TEXT_MAX],
+                struct err *e);
+
+/* ---- joining, without a mesh ---- */
+
+/* Put the addresses of this machine with that port into a token: all of them, or `host` alone when
+ * it is not a wildcard. */
+int mesh_token_addresses(struct token *t, const char *host, int port, struct err *e);
+/* Ask the holder of the token's invite to take the node of this home in; blocks for at most
+ * timeout_ms (0: 20000) in a loop of its own. A mesh that runs on the home notices. The sentence of
+ * a failure names the first step that failed at the address that came furthest, and what the other
+ * side said. `log` (may be NULL) gets a line for each step. */
+int mesh_join(const char *home, const char *token, unsigned timeout_ms,
+              void (*log)(void *ctx, const char *line), void *ctx, struct err *e);
+
+#endif
