@@ -119,7 +119,8 @@ static int check(const struct demo *d, struct err *e)
     if (b->served || b->store.origin_bytes) {
         return err_set(e, ERR_NET,
                        "the second answer took %llu bytes from the origin (the origin counted "
-                       "%llu); it should take none",
+                       "%llu); it should take none. A disk with less than 60 MB free does this: "
+                       "set TMPDIR to a folder with more",
                        (unsigned long long)b->store.origin_bytes, (unsigned long long)b->served);
     }
     return 0;
