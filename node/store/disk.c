@@ -439,8 +439,8 @@ int disk_room(struct disk *d, uint64_t size, struct err *e)
             }
             return err_set(
                 e, ERR_FULL,
-                "only %llu bytes are free on the volume of %s, and %llu are to stay free",
-                (unsigned long long)left, d->o.cache_dir, (unsigned long long)d->o.floor);
+                "only %.1f MB are free on the volume of %s, and %.1f MB are to stay free",
+                (double)left * 1e-6, d->o.cache_dir, (double)d->o.floor * 1e-6);
         }
     }
 }
