@@ -356,6 +356,18 @@ bool disk_look(struct disk *d, uint32_t id)
     return has;
 }
 
+bool disk_last_chunk(struct disk *d, uint32_t id, uint32_t *chunk, uint64_t *xxh)
+{
+    pthread_mutex_lock(&d->mu);
+    const struct digest *dg = d->it[id].digest;
+    if (dg && dg->n) {
+        *chunk = dg->n - 1;
+        *xxh = dg->xxh[dg->n - 1];
+    }
+    pthread_mutex_unlock(&d->mu);
+    return dg && dg->n;
+}
+
 bool disk_has_partial(struct disk *d, uint32_t id)
 {
     pthread_mutex_lock(&d->mu);
