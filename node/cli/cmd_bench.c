@@ -80,7 +80,8 @@ const struct command cmd_bench = {
     .details =
         "kernels: packed weight bytes a second of each matrix product at Kimi K3's shapes, beside\n"
         "the rate at which the same threads read memory, measured in the same process. The\n"
-        "quotient says how far from the limit a product is.",
+        "share, their quotient, says how far from the limit a product is. T tokens are computed\n"
+        "together: the weights are read once for all of them.",
     .examples = "  shoal bench kernels\n  shoal bench kernels --only mxfp4 --seconds 5 --json\n",
     .groups = groups,
     .n_groups = sizeof groups / sizeof *groups,

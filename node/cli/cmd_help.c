@@ -24,9 +24,26 @@ static int help_all(struct buf *out)
         r = buf_addf(out, "  %-10s  %s\n", cli_commands[i]->name, cli_commands[i]->summary);
     }
     return r ? r
-             : buf_adds(out, "\nTry `shoal demo` first. `shoal COMMAND --help` explains each "
+             : buf_adds(out, "\nWords:\n"
+                             "  expert   one of a layer's many small networks; a token uses a few\n"
+                             "  spine    all other weights: every token uses all of them\n"
+                             "  origin   where a model's files are: an HTTP server, or a folder\n"
+                             "  receipt  a digest of a run's arithmetic: equal when all bits were\n"
+                             "\nTry `shoal demo` first. `shoal COMMAND --help` explains each "
                              "command.\nExit status: 0 done, 1 failed at run time, 2 wrong "
                              "usage.\n");
+}
+
+static bool takes_size(const struct command *cmd)
+{
+    for (size_t g = 0; g < cmd->n_groups; g++) {
+        for (size_t i = 0; i < cmd->groups[g].n; i++) {
+            if (cmd->groups[g].opts[i].type == OPT_BYTES) {
+                return true;
+            }
+        }
+    }
+    return false;
 }
 
 int cli_help(struct buf *out, const struct command *cmd)
@@ -40,6 +57,10 @@ int cli_help(struct buf *out, const struct command *cmd)
         r = buf_addf(out, "\n%s\n", cmd->details);
     }
     r = r ? r : opt_help(cmd->groups, cmd->n_groups, out);
+    if (!r && takes_size(cmd)) {
+        r = buf_adds(
+            out, "\nSIZE is in bytes, or has a unit: 500M, 8G (powers of 1000), 8Gi (of 1024).\n");
+    }
     if (!r && cmd->examples) {
         r = buf_addf(out, "\nExamples:\n%s", cmd->examples);
     }

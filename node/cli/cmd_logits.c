@@ -30,7 +30,8 @@ static const struct opt own_opts[] = {
      0, 0, NULL},
 };
 static const struct opt_group groups[] = {
-    {"Input and output", own_opts, sizeof own_opts / sizeof *own_opts, 0},
+    {"Input and output (--out, and --ids or --prompt)", own_opts,
+     sizeof own_opts / sizeof *own_opts, 0},
     {"Model", model_opts_table, MODEL_OPTS_COUNT, AT(model)},
     {"Computation", compute_opts_table, COMPUTE_OPTS_COUNT, AT(compute)},
     {"General", common_opts_table, COMMON_OPTS_COUNT, 0},

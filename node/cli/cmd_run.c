@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * cmd_run.c: `shoal run`: one prompt, one answer. */
 #include "node/cli/answer.h"
+#include "node/text/tok_utf8.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -103,6 +104,20 @@ static int check_usage(const struct run_opts *o, struct tok_ids *ids, struct err
     return !r && o->ids ? cli_session_parse_ids(o->ids, ids, e) : r;
 }
 
+/* The chat form takes characters only; a shell hands over any bytes. */
+static int check_utf8(const char *option, const char *s, struct err *e)
+{
+    size_t n = strlen(s);
+    unsigned len;
+    for (size_t at = 0; at < n; at += len) {
+        if (utf8_next((const uint8_t *)s + at, n - at, &len) < 0) {
+            return err_set(e, ERR_ARG, "%s: byte %zu of the text is not valid UTF-8", option,
+                           at + 1);
+        }
+    }
+    return 0;
+}
+
 static int make_prompt(struct cli_session *s, const struct run_opts *o, struct prompt *p,
                        struct err *e)
 {
@@ -116,6 +131,8 @@ static int make_prompt(struct cli_session *s, const struct run_opts *o, struct p
         enum chat_think think = CHAT_THINK_DEFAULT;
         struct chat_prompt cp;
         r = think_of(o, &think, e);
+        r = r ? r : check_utf8("--chat", o->chat, e);
+        r = r || !o->system ? r : check_utf8("--system", o->system, e);
         r = r ? r : chat_simple(o->chat, o->system, think, &cp, e);
         if (!r) {
             p->chat = true;

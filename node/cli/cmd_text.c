@@ -57,9 +57,15 @@ static int read_stdin(struct buf *out, struct err *e)
     }
 }
 
-static int read_input(const char *file, struct buf *out, struct err *e)
+static int read_input(const struct cli *c, const char *file, struct buf *out, struct err *e)
 {
-    return strcmp(file, "-") != 0 ? file_read_all(file, out, e) : read_stdin(out, e);
+    if (strcmp(file, "-") != 0) {
+        return file_read_all(file, out, e);
+    }
+    if (isatty(STDIN_FILENO)) {
+        cli_note(c, "reading from the terminal; end with Ctrl-D at the start of a line");
+    }
+    return read_stdin(out, e);
 }
 
 /* An array of ids as JSON, or one line of numbers. */
@@ -101,7 +107,7 @@ static int run_tokenize(struct cli *c, const void *opts, int argc, char **argv)
     if (argc) {
         r = buf_adds(&text, argv[0]) ? err_set(&e, ERR_NOMEM, "no memory for the text") : 0;
     } else {
-        r = read_input(o->file ? o->file : "-", &text, &e);
+        r = read_input(c, o->file ? o->file : "-", &text, &e);
     }
     if (!r) {
         r = cli_session_open(&s, c, &o->model, NULL, SESSION_TEXT, &e);
@@ -158,7 +164,7 @@ static int run_render(struct cli *c, const void *opts, int argc, char **argv)
     }
     const char *file = argc ? argv[0] : o->file ? o->file : "-";
     buf_init(&text, CHAT_MAX_REQUEST);
-    int r = read_input(file, &text, &e);
+    int r = read_input(c, file, &text, &e);
     if (!r) {
         r = chat_render(text.p ? text.p : "", text.n, CHAT_THINK_DEFAULT, &p, &e);
         if (r) {

@@ -21,8 +21,8 @@ const struct opt model_opts_table[MODEL_OPTS_COUNT] = {
     {"model", "M", "folder or http(s) URL of a K3 model; without it the demo model is used",
      OPT_TEXT, AT(model), 0, 0, NULL},
     {"cache", "DIR",
-     "keep what the origin gives in this folder; default: the data folder's cache for a URL, none "
-     "for a folder, which is read in place",
+     "keep what comes from the origin (what --model names) in this folder; default: the data "
+     "folder's cache for a URL, none for a folder, which is read in place",
      OPT_TEXT, AT(cache), 0, 0, NULL},
     {"offline", NULL, "never contact the origin: what is not cached is an error", OPT_FLAG,
      AT(offline), 0, 0, NULL},
@@ -44,8 +44,9 @@ const struct opt compute_opts_table[COMPUTE_OPTS_COUNT] = {
     {"ram", "SIZE", "memory for experts; default: half of the machine's, less the spine", OPT_BYTES,
      AT(ram), 0, 1e18, NULL},
     {"spine-ram", "SIZE",
-     "memory for the spine; layers beyond it are read from disk for each token", OPT_BYTES,
-     AT(spine_ram), 0, 1e18, NULL},
+     "memory for the spine (all but the experts); layers beyond it are read from disk for each "
+     "token",
+     OPT_BYTES, AT(spine_ram), 0, 1e18, NULL},
     {"prefill-chunk", "N", "prompt tokens computed together; default 64", OPT_COUNT, AT(chunk), 1,
      65536, NULL},
     {"flush-subnormals", NULL, "run with subnormal numbers flushed: a proof that none matters",
@@ -81,7 +82,10 @@ static int find_source(struct cli_session *s, const struct model_opts *o, struct
                        o->model);
     }
     if (stat(o->model, &sb)) {
-        return err_sys(e, errno, "cannot open the model folder %s", o->model);
+        return err_sys(e, errno,
+                       "--model must be a folder that holds config.json, or an http(s) URL; cannot "
+                       "open the folder %s",
+                       o->model);
     }
     if (!S_ISDIR(sb.st_mode)) {
         return err_set(e, ERR_ARG, "--model %s is a file: give the folder that holds config.json",
@@ -200,6 +204,7 @@ static int open_store(struct cli_session *s, const struct model_opts *o,
                             .cache_dir = s->cache,
                             .offline = o->offline,
                             .disk_budget = o->disk_budget.v,
+                            .disk_floor = o->disk_floor,
                             .token = origin_token(s->source),
                             .rate_limit = o->rate_limit.v,
                             .log = on_log,
@@ -298,8 +303,8 @@ static void say_cache(struct cli_session *s)
     const struct model_config *c = model_config(s->m);
     uint64_t token = (uint64_t)(c->n_layers - c->first_dense) * c->topk * s->plan.expert_size;
     note(s,
-         "cache   %s: %llu of %llu experts; %s of the spine still to fetch, then at most %s a "
-         "token",
+         "cache   %s: %llu of %llu experts; at most %s of the spine still to fetch, then at most "
+         "%s a token",
          s->cache, (unsigned long long)have, (unsigned long long)experts, cli_bytes(spine, a),
          cli_bytes(have == experts ? 0 : token, b));
 }

@@ -22,6 +22,8 @@ struct model_opts {
     const char *model, *cache;
     bool offline;
     struct opt_count rate_limit, disk_budget;
+    uint64_t
+        disk_floor; /* bytes left free on the cache's volume, 0: the store's default; no option */
 };
 extern const struct opt_group model_group; /* at 0: copy and set `at` */
 

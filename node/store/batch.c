@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define NO_ROOM_NS 30000000000u /* how long a full disk is believed to stay full */
+
 static int check_id(const struct store *st, uint32_t id, struct err *e)
 {
     if (id >= st->n_ent) {
@@ -300,6 +302,24 @@ static int read_origin(struct store *st, uint32_t id, uint64_t off, void *p, siz
     return r;
 }
 
+/* Did this object fail to fit on the disk a moment ago? Trying again for every few bytes that are
+ * read of it would begin a transfer of the whole each time. */
+static bool no_room(struct store *st, uint32_t id)
+{
+    pthread_mutex_lock(&st->mu);
+    bool r = st->origin && st->no_room_id == id && clock_ns() < st->no_room_until;
+    pthread_mutex_unlock(&st->mu);
+    return r;
+}
+
+static void remember_no_room(struct store *st, uint32_t id)
+{
+    pthread_mutex_lock(&st->mu);
+    st->no_room_id = id;
+    st->no_room_until = clock_ns() + NO_ROOM_NS;
+    pthread_mutex_unlock(&st->mu);
+}
+
 int store_read(struct store *st, uint32_t id, uint64_t off, void *p, size_t n, struct err *e)
 {
     int r = check_id(st, id, e);
@@ -325,7 +345,7 @@ int store_read(struct store *st, uint32_t id, uint64_t off, void *p, size_t n, s
         }
         return r;
     }
-    if (!st->disk) {
+    if (!st->disk || no_room(st, id)) {
         return read_origin(st, id, off, p, n, e);
     }
     for (int tries = 0; tries < 3; tries++) {
@@ -333,6 +353,7 @@ int store_read(struct store *st, uint32_t id, uint64_t off, void *p, size_t n, s
         struct err e1 = {0};
         r = get_one(st, id, false, STORE_DEMAND, 0, &none, &e1);
         if (r == ERR_FULL && st->origin) { /* it cannot be kept: only these bytes, then */
+            remember_no_room(st, id);
             return read_origin(st, id, off, p, n, e);
         }
         if (r) {

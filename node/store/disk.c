@@ -356,6 +356,18 @@ bool disk_look(struct disk *d, uint32_t id)
     return has;
 }
 
+bool disk_last_chunk(struct disk *d, uint32_t id, uint32_t *chunk, uint64_t *xxh)
+{
+    pthread_mutex_lock(&d->mu);
+    const struct digest *dg = d->it[id].digest;
+    if (dg && dg->n) {
+        *chunk = dg->n - 1;
+        *xxh = dg->xxh[dg->n - 1];
+    }
+    pthread_mutex_unlock(&d->mu);
+    return dg && dg->n;
+}
+
 bool disk_has_partial(struct disk *d, uint32_t id)
 {
     pthread_mutex_lock(&d->mu);
@@ -439,8 +451,8 @@ int disk_room(struct disk *d, uint64_t size, struct err *e)
             }
             return err_set(
                 e, ERR_FULL,
-                "only %llu bytes are free on the volume of %s, and %llu are to stay free",
-                (unsigned long long)left, d->o.cache_dir, (unsigned long long)d->o.floor);
+                "only %.1f MB are free on the volume of %s, and %.1f MB are to stay free",
+                (double)left * 1e-6, d->o.cache_dir, (double)d->o.floor * 1e-6);
         }
     }
 }

@@ -30,6 +30,8 @@ void disk_close(struct disk *d);
 bool disk_has(struct disk *d, uint32_t id);
 /* As disk_has, and looks whether another process has published it meanwhile. */
 bool disk_look(struct disk *d, uint32_t id);
+/* The last chunk of an object, by the digest on record; false: there is none. */
+bool disk_last_chunk(struct disk *d, uint32_t id, uint32_t *chunk, uint64_t *xxh);
 /* Wanted by a present request (+1) or no longer (-1): such an object is not evicted. Counts as use.
  */
 void disk_pin(struct disk *d, uint32_t id, int by);

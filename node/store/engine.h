@@ -108,6 +108,8 @@ struct store {
     struct disk_file *pub_head, *pub_tail;
     bool disk_trouble;        /* said once, until writing has worked for a while */
     uint64_t disk_trouble_at; /* clock_ns of the last failure */
+    uint32_t no_room_id;      /* store_read: this object did not fit on the disk a moment ago, */
+    uint64_t no_room_until;   /* so until then (clock_ns) only the bytes asked for are fetched */
 
     uint64_t rate_t[16], rate_b[16]; /* origin bytes by second, for origin_rate */
 };

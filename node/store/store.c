@@ -6,6 +6,7 @@
 #include "node/store/meta.h"
 #include "node/store/origin.h"
 #include "node/store/sync.h"
+#include "node/store/vouch.h"
 #include "proto/base/clock.h"
 
 #include <stdlib.h>
@@ -146,6 +147,17 @@ static int open_tiers(struct store *st, struct err *e)
             .log_ctx = st->o.log_ctx,
         };
         r = disk_open(&d, &st->disk, e);
+    }
+    if (!r && st->disk) {
+        struct vouch v = {.cache_dir = st->cache_dir,
+                          .address = st->model_path,
+                          .folder = !is_url(st->model_path),
+                          .m = st->m,
+                          .disk = st->disk,
+                          .origin = st->origin,
+                          .log = st->o.log,
+                          .log_ctx = st->o.log_ctx};
+        r = vouch_address(&v, e);
     }
     return r;
 }

@@ -41,8 +41,15 @@ static void t_help(void **state)
         has(&one.out, "--json");
         spawn_free(&one);
     }
+    static const char *const words[] = {"expert", "spine", "origin", "receipt"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        char row[40];
+        snprintf(row, sizeof row, "\n  %-7s  ", words[i]);
+        has(&all.out, row);
+    }
     SPAWN(&one, NULL, "help", "run");
     has(&one.out, "--max-new N");
+    has(&one.out, "SIZE is in bytes");
     spawn_free(&one);
     spawn(&one, NULL, (const char *const[]){NULL}); /* no arguments: the same as help */
     assert_int_equal(one.status, 0);
@@ -132,6 +139,7 @@ static void t_errors(void **state)
     struct err e;
     assert_non_null(mkdtemp(dir));
     fails("/nonexistent/model", "/nonexistent/model", "No such file");
+    fails("/nonexistent/model", "http(s) URL", "config.json");
     fails(MODEL "/config.json", "config.json", "is a file");
     fails("ftp://host/model", "ftp://host/model", "http");
     fails(dir, "config.json", "");
@@ -140,6 +148,15 @@ static void t_errors(void **state)
     fails(dir, "config.json", "");
     unlink(path);
     rmdir(dir);
+    struct spawn_result r;
+    SPAWN(&r, NULL, "run", "--chat", "whale\xff", "-q");
+    assert_int_equal(r.status, 1);
+    has(&r.err, "--chat: byte 6 of the text is not valid UTF-8");
+    spawn_free(&r);
+    SPAWN(&r, NULL, "run", "--chat", "whale", "--system", "\xc3", "-q");
+    assert_int_equal(r.status, 1);
+    has(&r.err, "--system: byte 1 of the text is not valid UTF-8");
+    spawn_free(&r);
 }
 
 static void t_tokenize(void **state)

@@ -536,14 +536,88 @@ static void t_sees_the_other(void **s)
     rig_end(&r);
 }
 
+/* Another checkpoint with the same config and index: a bit of every 4 KiB is another one. */
+static void change_weights(const char *dir)
+{
+    for (int i = 1; i <= 9; i++) {
+        char *p = util_path("%s/model-%05d-of-000009.safetensors", dir, i);
+        struct stat st;
+        assert_int_equal(stat(p, &st), 0);
+        for (long at = st.st_size - 1; at > 65536; at -= 4096) {
+            poke(p, at, 0);
+        }
+        struct timespec t[2] = {{.tv_sec = st.st_mtime - 5}, {.tv_sec = st.st_mtime - 5}};
+        assert_int_equal(utimensat(AT_FDCWD, p, t, 0), 0);
+        free(p);
+    }
+}
+
+static void refused(struct rig *r)
+{
+    struct err e = {0};
+    struct store *st = NULL;
+    assert_int_equal(store_open(&r->o, &st, &e), ERR_DIGEST);
+    assert_non_null(strstr(e.msg, "other weights"));
+    assert_non_null(strstr(e.msg, "safetensors"));
+}
+
+static void t_same_description(void **s)
+{
+    struct rig r;
+    rig_start(&r);
+    get_all(&r, 1);
+    rig_close(&r);
+    char *twin = util_path("%s/twin", r.tmp);
+    util_copy_dir(DEMO_MODEL, twin);
+    r.o.model = twin;
+    rig_open(&r); /* a true copy elsewhere: nothing is fetched again, and this is found out once */
+    assert_int_equal(util_log_has(&r.log, "comparing a sample"), 1);
+    get_all(&r, 1);
+    assert_int_equal(origin_bytes(&r), 0);
+    rig_close(&r);
+    rig_open(&r);
+    assert_int_equal(r.log.n, 0);
+    rig_close(&r);
+    change_weights(twin); /* at the same place */
+    refused(&r);
+    refused(&r);
+    char *other = util_path("%s/other", r.tmp); /* and at a new one */
+    util_copy_dir(twin, other);
+    r.o.model = other;
+    refused(&r);
+    r.o.model = DEMO_MODEL; /* the first one goes on as before */
+    rig_open(&r);
+    get_all(&r, 1);
+    assert_int_equal(origin_bytes(&r), 0);
+    assert_int_equal(r.log.n, 0);
+    rig_close(&r);
+    /* an empty folder takes either */
+    util_rmtree(r.cache);
+    r.o.model = other;
+    rig_open(&r);
+    struct store_view v;
+    struct err e = {0};
+    uint32_t id = model_expert_id(r.m, 4, 17);
+    assert_int_equal(store_get(r.st, id, STORE_DEMAND, 0, &v, &e), 0);
+    assert_true(util_right(r.m, other, &v));
+    store_release(r.st, &v);
+    rig_close(&r);
+    r.o.model = DEMO_MODEL;
+    refused(&r);
+    free(twin);
+    free(other);
+    rig_end(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest t[] = {
-        cmocka_unit_test(t_layout),        cmocka_unit_test(t_damage),
-        cmocka_unit_test(t_catalog),       cmocka_unit_test(t_catalog_in_use),
-        cmocka_unit_test(t_metadata),      cmocka_unit_test(t_budget),
-        cmocka_unit_test(t_full_volume),   cmocka_unit_test(t_write_errors),
-        cmocka_unit_test(t_two_processes), cmocka_unit_test(t_sees_the_other),
+        cmocka_unit_test(t_layout),           cmocka_unit_test(t_damage),
+        cmocka_unit_test(t_catalog),          cmocka_unit_test(t_catalog_in_use),
+        cmocka_unit_test(t_metadata),         cmocka_unit_test(t_budget),
+        cmocka_unit_test(t_full_volume),      cmocka_unit_test(t_write_errors),
+        cmocka_unit_test(t_two_processes),    cmocka_unit_test(t_sees_the_other),
+        cmocka_unit_test(t_same_description),
     };
     return cmocka_run_group_tests_name("store_cache", t, NULL, NULL);
 }

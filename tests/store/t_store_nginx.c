@@ -44,8 +44,13 @@ struct nginx {
     int port;
 };
 
+/* SHOAL_NGINX names one that is not installed (bootstrap unpacks it, so that no service starts). */
 static const char *find_nginx(void)
 {
+    const char *named = getenv("SHOAL_NGINX");
+    if (named && *named) {
+        return named;
+    }
     static const char *const at[] = {"/usr/sbin/nginx", "/usr/local/sbin/nginx", "/usr/bin/nginx",
                                      "/opt/homebrew/bin/nginx", "/usr/local/bin/nginx"};
     for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
