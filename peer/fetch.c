@@ -94,17 +94,24 @@ static void hash_out(struct fetch *f, struct flight *fl)
 int flight_begin(struct fetch *f, struct flight *fl)
 {
     struct err e = {0};
-    uint8_t(*sha)[SHA256_SIZE] = NULL;
+    uint8_t(*sha)[SHA256_SIZE] = malloc((size_t)fl->n * SHA256_SIZE);
     fl->c = calloc(fl->n, sizeof *fl->c);
-    sha = malloc((size_t)fl->n * SHA256_SIZE);
-    int code = fl->c && sha ? 0 : err_set(&e, ERR_BUSY, "no memory for its list of chunks");
+    fl->m = calloc(FETCH_MEMBERS_MAX, sizeof *fl->m);
+    fl->r = calloc(1, sizeof *fl->r);
+    int code = fl->c && sha && fl->m && fl->r
+                   ? 0
+                   : err_set(&e, ERR_BUSY, "no memory for its list of chunks");
     if (!code) {
         code = f->o.storage->put_begin(f->o.storage_ctx, fl->key, fl->size, &fl->put, &e);
     }
     if (code) {
-        free(fl->c);
         free(sha);
+        free(fl->c);
+        free(fl->m);
+        free(fl->r);
         fl->c = NULL;
+        fl->m = NULL;
+        fl->r = NULL;
         fl->put = NULL;
         if (code != ERR_BUSY) {
             flight_end(f, fl, code, "%s", e.msg);
@@ -127,7 +134,6 @@ int flight_begin(struct fetch *f, struct flight *fl)
     fl->begun_at = fl->last_byte = f->now;
     fl->say_at = f->now + FETCH_SAY_NS;
     f->look_at = u64_min(f->look_at, fl->say_at);
-    f->origin_at = 0;
     link_cut(&fl->all);
     link_add(&f->begun[fl->prio], &fl->all);
     f->n_waiting--;
@@ -145,7 +151,7 @@ static void close_gets(struct fetch *f, struct flight *fl)
 
 static void fill_result(struct flight *fl, uint64_t now)
 {
-    struct fetch_result *r = &fl->r;
+    struct fetch_result *r = fl->r;
     r->key = fl->key;
     r->size = fl->size;
     r->code = r->err.code;
@@ -166,7 +172,10 @@ static void fill_result(struct flight *fl, uint64_t now)
 static void retire(struct fetch *f, struct flight *fl)
 {
     close_gets(f, fl);
-    fill_result(fl, f->now);
+    if (fl->r) {
+        fill_result(fl, f->now);
+    }
+    f->todo[fl->prio] -= fl->begun ? fl->left : fl->size;
     for (uint32_t i = 0; i < fl->n_members; i++) {
         fl->m[i].rec->users--;
     }
@@ -179,7 +188,9 @@ static void retire(struct fetch *f, struct flight *fl)
     }
     hash_out(f, fl);
     free(fl->c);
+    free(fl->m);
     fl->c = NULL;
+    fl->m = NULL;
     fl->ended = true;
     link_cut(&fl->all);
     link_add(&f->ended, &fl->all);
@@ -209,12 +220,17 @@ void flight_end(struct fetch *f, struct flight *fl, int code, const char *fmt, .
     static const uint8_t none[SHA256_SIZE];
     struct err ignored = {0};
     give_back(f, fl, code, BASIS_NONE, none, &ignored);
-    err_set(&fl->r.err, code, "%s: %s", flight_name(f, fl, name, sizeof name), text);
+    if (!fl->r) {
+        fl->r = calloc(1, sizeof *fl->r);
+    }
+    if (fl->r) {
+        err_set(&fl->r->err, code, "%s: %s", flight_name(f, fl, name, sizeof name), text);
+    }
     if (code == ERR_CANCELLED) {
         f->s.cancelled++;
     } else {
         f->s.failed++;
-        fetch_log(f, "%s", fl->r.err.msg);
+        fetch_log(f, "%s: %s", flight_name(f, fl, name, sizeof name), text);
     }
     retire(f, fl);
 }
@@ -227,8 +243,8 @@ void flight_undo(struct fetch *f, struct flight *fl, uint32_t i)
     }
     size_t n = storage_chunk_len(fl->size, i);
     if (c->by == FETCH_NOBODY) {
-        fl->r.origin_chunks--;
-        fl->r.origin_bytes -= n;
+        fl->r->origin_chunks--;
+        fl->r->origin_bytes -= n;
     } else {
         fl->m[c->by].chunks--;
         fl->m[c->by].bytes -= n;
@@ -236,6 +252,7 @@ void flight_undo(struct fetch *f, struct flight *fl, uint32_t i)
     c->done = false;
     c->by = FETCH_NOBODY;
     fl->left += n;
+    f->todo[fl->prio] += n;
     fl->left_chunks++;
     fl->unasked += c->asks == 0;
     f->dirty = true;
@@ -258,7 +275,7 @@ void flight_void(struct fetch *f, struct flight *fl, uint32_t m)
 static void complete(struct fetch *f, struct flight *fl)
 {
     struct sha256 s;
-    struct fetch_result *r = &fl->r;
+    struct fetch_result *r = fl->r;
     enum basis least = BASIS_MANIFEST;
     sha256_init(&s);
     for (uint32_t i = 0; i < fl->n; i++) {
@@ -318,11 +335,12 @@ void flight_chunk(struct fetch *f, struct flight *fl, uint32_t i, const uint8_t 
     c->done = true;
     c->by = (uint8_t)m;
     fl->left -= n;
+    f->todo[fl->prio] -= n;
     fl->left_chunks--;
     fl->unasked -= c->asks == 0;
     if (m == FETCH_NOBODY) {
-        fl->r.origin_chunks++;
-        fl->r.origin_bytes += n;
+        fl->r->origin_chunks++;
+        fl->r->origin_bytes += n;
         f->s.origin_bytes += n;
     } else {
         fl->m[m].chunks++;
@@ -363,7 +381,11 @@ static void set_prio(struct fetch *f, struct flight *fl, enum fetch_prio p)
     if (p == fl->prio) {
         return;
     }
+    f->todo[fl->prio] -= fl->begun ? fl->left : fl->size;
     fl->prio = p;
+    if (!up) {
+        f->todo[p] += fl->begun ? fl->left : fl->size;
+    }
     link_cut(&fl->all);
     link_add(fl->begun ? &f->begun[p] : &f->waiting[p], &fl->all);
     if (up) {
@@ -401,6 +423,11 @@ int fetch_get_object(struct fetch *f, struct object_key k, const struct fetch_wa
     }
     fetch_enter(f);
     struct flight *fl = fetch_find(f, k);
+    if (!fl && f->n_waiting >= FETCH_WAITING_MAX) {
+        free(w);
+        fetch_leave(f);
+        return err_set(e, ERR_LIMIT, "%d objects wait already", FETCH_WAITING_MAX);
+    }
     if (!fl) {
         fl = calloc(1, sizeof *fl);
         if (!fl) {
@@ -440,7 +467,9 @@ int fetch_get_object(struct fetch *f, struct object_key k, const struct fetch_wa
         *out = (struct fetch_want *)w;
     }
     f->dirty = true;
+    f->hold = f->depth == 1; /* `done` waits for the next call, which is due at once */
     fetch_leave(f);
+    f->hold = false;
     return 0;
 }
 
@@ -536,10 +565,11 @@ static void expire(struct fetch *f)
 
 static void call_back(struct fetch *f)
 {
+    static const struct fetch_result without_memory = {
+        .code = ERR_NOMEM, .err = {ERR_NOMEM, "out of memory while an object was fetched"}};
     while (f->expired.next != &f->expired) {
         struct want *w = want_of(f->expired.next);
         struct fetch_result *r = calloc(1, sizeof *r);
-        static const struct fetch_result without_memory = {.code = ERR_TIMEOUT};
         if (r) {
             r->key = w->key;
             r->code = err_set(&r->err, ERR_TIMEOUT, "its deadline passed");
@@ -556,15 +586,21 @@ static void call_back(struct fetch *f)
         struct flight *fl = flight_of(f->ended.next);
         if (fl->wants.next == &fl->wants) {
             link_cut(&fl->all);
+            free(fl->r);
             free(fl);
             continue;
         }
         struct want *w = want_of(fl->wants.next);
         link_cut(&w->in_flight);
         f->n_wants--;
-        w->done(w->ctx, (struct fetch_want *)w, &fl->r);
+        w->done(w->ctx, (struct fetch_want *)w, fl->r ? fl->r : &without_memory);
         free(w);
     }
+}
+
+static bool to_call(const struct fetch *f)
+{
+    return f->ended.next != &f->ended || f->expired.next != &f->expired;
 }
 
 void fetch_enter(struct fetch *f)
@@ -581,14 +617,16 @@ void fetch_leave(struct fetch *f)
         f->depth--;
         return;
     }
-    while (f->dirty || f->ended.next != &f->ended || f->expired.next != &f->expired) {
+    while (f->dirty || (!f->hold && to_call(f))) {
         if (f->dirty) {
             f->dirty = false;
             if (!f->closing) {
                 plan_run(f);
             }
         }
-        call_back(f);
+        if (!f->hold) {
+            call_back(f);
+        }
     }
     f->depth = 0;
     uint64_t d = fetch_deadline(f);
@@ -600,7 +638,7 @@ void fetch_leave(struct fetch *f)
 
 uint64_t fetch_deadline(const struct fetch *f)
 {
-    return u64_min(f->want_deadline, plan_deadline(f));
+    return to_call(f) ? 0 : u64_min(f->want_deadline, plan_deadline(f));
 }
 
 void fetch_tick(struct fetch *f)

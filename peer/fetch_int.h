@@ -91,13 +91,13 @@ struct flight {
     uint64_t last_byte, say_at;
     uint64_t no_source; /* since when nobody can give it, 0: somebody can */
     uint64_t retry_put;
-    struct link gets; /* by get.in_flight */
-    uint32_t n_gets;  /* of peers */
-    struct fmember m[FETCH_MEMBERS_MAX];
+    struct link gets;  /* by get.in_flight */
+    uint32_t n_gets;   /* of peers */
+    struct fmember *m; /* [FETCH_MEMBERS_MAX] when begun */
     uint32_t n_members;
     struct claim claim[FETCH_CLAIMS_MAX];
     uint32_t n_claims;
-    struct fetch_result r;
+    struct fetch_result *r; /* when begun or ended; NULL at the end: no memory for it */
 };
 
 struct get {
@@ -131,6 +131,8 @@ struct record {
     struct rate rate;                          /* kept over a reconnect */
     struct latency first;                      /* from an idle connection to the first chunk */
     struct pct gap;                            /* between chunks while something is asked */
+    uint64_t hedge;                            /* plan_hedge_ns of it, 0: to be computed */
+    uint32_t hedge_age;
     struct bad_copy bad[FETCH_BAD_MAX];
     uint32_t n_bad;
     uint64_t bytes, chunks, dup_bytes, late_bytes;
@@ -177,11 +179,12 @@ struct fetch {
     struct fetch_opts o;
     int depth;
     uint64_t now;
-    bool closing, dirty;
-    uint64_t told; /* deadline that wake told of */
+    bool closing, dirty, hold; /* hold: no `done` at the end of this call */
+    uint64_t told;             /* deadline that wake told of */
     struct link waiting[FETCH_PRIOS], begun[FETCH_PRIOS], ended, expired;
     uint32_t n_waiting, n_begun, n_wants;
     uint64_t begun_bytes;
+    uint64_t todo[FETCH_PRIOS]; /* bytes that objects of a priority still miss, waiting ones too */
     struct flight **hash;
     uint32_t hash_cap, n_flights;
     struct source *peer[FETCH_PEERS_MAX];
@@ -197,6 +200,7 @@ struct fetch {
     uint64_t want_deadline;          /* not later than the earliest of all */
     uint64_t look_at;                /* not later than the earliest say_at, no_source, retry */
     uint64_t hedge_asked;            /* bytes */
+    uint64_t hedge_at;               /* not before this again */
     struct fetch_stats s;
 };
 

@@ -91,6 +91,9 @@ void source_gave(struct fetch *f, struct source *s, uint64_t bytes)
     rate_add(r, bytes, dt);
     if (s->rec) {
         pct_add(&s->rec->gap, f->now - since(s));
+        if (++s->rec->hedge_age >= 8) {
+            s->rec->hedge = s->rec->hedge_age = 0;
+        }
         s->rec->seen = f->now;
     }
     s->first = false;

@@ -7,6 +7,7 @@
 
 #define CHUNK ((double)STORAGE_CHUNK)
 #define LOOK_NS (250 * FETCH_MS) /* while something is under way: is a Get starving? */
+#define HEDGE_LOOK_NS (5 * FETCH_MS)
 #define ORIGIN_AHEAD_NS (250 * FETCH_MS)
 
 struct cand {
@@ -27,14 +28,17 @@ uint64_t plan_window(const struct source *s)
 
 uint64_t plan_hedge_ns(struct source *s)
 {
-    uint64_t t = FETCH_HEDGE_FIRST_NS;
-    if (s->rec && s->rec->gap.n >= PCT_MIN) {
-        /* Both from one ring; the median is asked first so that the cached one is the other. */
-        uint64_t twice = 2 * pct_get(&s->rec->gap, 50, 0);
-        t = u64_max(pct_get(&s->rec->gap, FETCH_HEDGE_PERCENT, 0), twice);
+    struct record *r = s->rec;
+    if (!r || r->gap.n < PCT_MIN) {
+        return FETCH_HEDGE_FIRST_NS;
     }
-    t = t < FETCH_HEDGE_MIN_NS ? FETCH_HEDGE_MIN_NS : t;
-    return u64_min(t, FETCH_HEDGE_MAX_NS);
+    if (!r->hedge) { /* renewed with every eighth chunk */
+        uint64_t twice = 2 * pct_get(&r->gap, 50, 0);
+        uint64_t t = u64_max(pct_get(&r->gap, FETCH_HEDGE_PERCENT, 0), twice);
+        t = t < FETCH_HEDGE_MIN_NS ? FETCH_HEDGE_MIN_NS : t;
+        r->hedge = u64_min(t, FETCH_HEDGE_MAX_NS);
+    }
+    return r->hedge;
 }
 
 static uint64_t dead_ns(struct source *s)
@@ -271,24 +275,19 @@ void plan_arrival(struct fetch *f, struct flight *fl)
 {
     double now = (double)f->now, rate = plan_origin_rate(f);
     double latency = (double)source_latency(&f->origin);
-    double left[FETCH_PRIOS] = {0}, sum = 0;
+    uint64_t mine = fl->begun ? fl->left : fl->size, before = 0;
     for (int p = FETCH_DEMAND; p >= (int)fl->prio; p--) {
-        for (struct link *l = f->begun[p].next; l != &f->begun[p]; l = l->next) {
-            sum += (double)flight_of(l)->left;
-        }
-        for (struct link *l = f->waiting[p].next; l != &f->waiting[p]; l = l->next) {
-            sum += (double)flight_of(l)->size;
-        }
-        left[p] = sum;
+        before += f->todo[p];
     }
+    f->todo[fl->prio] += mine;
     for (int p = fl->prio; p >= FETCH_BACKGROUND; p--) {
         double v = f->virtual_end[p];
         if (p == (int)fl->prio) {
             /* Savings of the past may be spent on waiting, within a limit. */
-            double most = now + left[p] / rate * 1e9 + (double)FETCH_SAVINGS_NS;
+            double most = now + (double)before / rate * 1e9 + (double)FETCH_SAVINGS_NS;
             v = v > most ? most : v;
         }
-        v = (v > now ? v : now) + (double)(fl->begun ? fl->left : fl->size) / rate * 1e9;
+        v = (v > now ? v : now) + (double)mine / rate * 1e9;
         f->virtual_end[p] = v;
     }
     double end = f->virtual_end[fl->prio] + latency;
@@ -307,7 +306,9 @@ void plan_arrival(struct fetch *f, struct flight *fl)
     if (trial && (!f->last_trial || f->now - f->last_trial >= FETCH_TRIAL_EVERY_NS)) {
         fl->due += FETCH_TRIAL_NS;
     }
-    f->origin_at = 0;
+    double start = (double)fl->due - latency - (double)(before + mine) / rate * 1e9;
+    start = start > now ? start : now;
+    f->origin_at = u64_min(f->origin_at, (uint64_t)start);
 }
 
 /* Will peers that have proved themselves deliver the rest in time? */
@@ -394,6 +395,30 @@ static void origin_gets(struct fetch *f, struct flight *fl)
     }
 }
 
+/* The first object, in order, that neither the origin nor proven peers deliver; at most up to
+ * `last`, from where the last search ended. */
+static struct flight *uncovered(struct fetch *f, struct link **at, int *p,
+                                const struct flight *last, double latency, double rate)
+{
+    for (;;) {
+        while (*at == &f->begun[*p]) {
+            if (--*p <= FETCH_BACKGROUND) {
+                *p = FETCH_PREFETCH;
+                return NULL;
+            }
+            *at = f->begun[*p].next;
+        }
+        struct flight *fl = flight_of(*at);
+        if (!fl->origin_wanted && plan_origin_usable(f, fl) && !covered(f, fl, latency, rate)) {
+            return fl;
+        }
+        if (fl == last) {
+            return NULL;
+        }
+        *at = (*at)->next;
+    }
+}
+
 /* The latest times at which the origin must begin so that each object is there when due; it serves
  * one after the other. */
 static void origin_rule(struct fetch *f)
@@ -403,7 +428,8 @@ static void origin_rule(struct fetch *f)
     }
     double rate = plan_origin_rate(f), latency = (double)source_latency(&f->origin);
     double before = 0;
-    struct flight *first = NULL;
+    int q = FETCH_DEMAND; /* where the search for an object to give it has come to */
+    struct link *at = f->begun[q].next;
     f->origin_at = FETCH_NEVER;
     for (int p = FETCH_DEMAND; p > FETCH_BACKGROUND; p--) {
         for (struct link *l = f->begun[p].next; l != &f->begun[p]; l = l->next) {
@@ -412,15 +438,13 @@ static void origin_rule(struct fetch *f)
                 continue;
             }
             before += (double)fl->left;
-            if (!first && !fl->origin_wanted && !covered(f, fl, latency, rate)) {
-                first = fl;
-            }
-            if (!first) {
-                continue;
-            }
             double start = (double)fl->due - latency - before / rate * 1e9;
             if (start > (double)f->now) {
                 f->origin_at = u64_min(f->origin_at, (uint64_t)start + 1);
+                continue;
+            }
+            struct flight *first = uncovered(f, &at, &q, fl, latency, rate);
+            if (!first) {
                 continue;
             }
             if (origin_full(f)) {
@@ -429,7 +453,6 @@ static void origin_rule(struct fetch *f)
             }
             want_origin(f, first, "no peer gives it in time");
             origin_gets(f, first);
-            first = NULL;
         }
     }
 }
@@ -561,13 +584,17 @@ void plan_run(struct fetch *f)
         }
     }
     origin_rule(f);
+    bool hedges = f->now >= f->hedge_at;
+    if (hedges) {
+        f->hedge_at = f->now + HEDGE_LOOK_NS;
+    }
     for (int p = FETCH_DEMAND; p >= FETCH_BACKGROUND; p--) {
         for (struct link *l = f->begun[p].next, *next; l != &f->begun[p]; l = next) {
             struct flight *fl = flight_of(l);
             next = l->next;
             if (fl->origin_wanted && plan_origin_usable(f, fl)) {
                 origin_gets(f, fl);
-            } else if (!fl->unasked) {
+            } else if (!fl->unasked && hedges) {
                 hedge(f, fl);
             }
             without_source(f, fl);
@@ -624,7 +651,7 @@ void plan_timers(struct fetch *f)
         if (!s->late && f->now >= late_at(s)) {
             s->late = true;
             s->good = 0;
-            f->origin_at = 0;
+            f->origin_at = f->hedge_at = 0;
             f->dirty = true;
         }
         if (f->now >= dead_at(s)) {

@@ -511,7 +511,10 @@ static void useless_peers(void **state)
                 int v = 1 + (int)sim_rand(s, V_COUNT - 1);
                 double r = 5e6 + sim_rand(s, 100) * 1e6;
                 uint64_t l = (1 + sim_rand(s, 50)) * MS / 10;
-                if (v == V_TWICE || v == V_LAST_EARLY || v == V_CLOSE_DATA || v == V_STARVE) {
+                bool by_digests = v == V_NO_DIGESTS || v == V_ODD_DIGESTS || v == V_OTHER_SIZE ||
+                                  v == V_CLOSE_DIGESTS;
+                if (v == V_TWICE || v == V_LAST_EARLY || v == V_CLOSE_DATA || v == V_STARVE ||
+                    (known && by_digests)) {
                     v = V_SILENT; /* those are of some use */
                 }
                 vices[n_vices++] = v;
