@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT
  * fetch_int.h: private to peer/fetch*.c (and to its test, which checks the invariants below).
  *
- *   fetch.c       wants, objects under way, their end; entering and leaving the engine
- *   fetch_plan.c  which source is asked for which chunks; hedges; when the origin is taken
+ *   fetch.c       wants; entering and leaving the engine
+ *   fetch_flight.c  an object's life
+ *   fetch_plan.c  which source is asked for which chunks; hedges
+ *   fetch_origin.c  when the origin takes part; members that contradict each other
+ *   fetch_time.c  late and dead peers, lines about objects without bytes
  *   fetch_in.c    what comes from peers and the origin
  *   fetch_peer.c  peers: connection, records by node id, strikes and bans, rates
  *   fetch_have.c  sets of what a peer has
@@ -255,6 +258,7 @@ static inline bool source_is_origin(const struct source *s)
 void fetch_enter(struct fetch *f);
 void fetch_leave(struct fetch *f);
 struct flight *fetch_find(const struct fetch *f, struct object_key k);
+void fetch_hash_out(struct fetch *f, struct flight *fl);
 /* Get the memory and the storage's room; 0, ERR_BUSY (later) or another error (it has ended). */
 int flight_begin(struct fetch *f, struct flight *fl);
 void flight_end(struct fetch *f, struct flight *fl, int code, const char *fmt, ...)
@@ -270,6 +274,20 @@ const char *flight_name(const struct fetch *f, const struct flight *fl, char *bu
 void fetch_log(struct fetch *f, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* ---- fetch_plan.c ---- */
+struct cand {
+    struct source *s;
+    double rate, latency, queued; /* bytes/s, seconds, bytes */
+    uint32_t room;                /* chunks */
+};
+static inline bool source_proven(const struct source *s)
+{
+    return s->good >= FETCH_PROVEN;
+}
+/* Peers that may be asked now, and those that merely have no room: c[FETCH_PEERS_MAX]. Without any
+ * and without an origin, late and paused ones are better than nothing (`desperate`). */
+uint32_t plan_candidates(struct fetch *f, const struct flight *fl, bool desperate, struct cand *c);
+/* When all candidates together would be done with `bytes` more, in seconds. */
+double plan_horizon(const struct cand *c, uint32_t n, double bytes);
 void plan_run(struct fetch *f);                        /* give out what can be given out */
 void plan_arrival(struct fetch *f, struct flight *fl); /* a new object: its due time */
 uint64_t plan_hedge_ns(struct source *s);              /* after which a source is late */
@@ -277,6 +295,9 @@ uint64_t plan_window(const struct source *s);
 uint64_t plan_deadline(const struct fetch *f);
 void plan_timers(struct fetch *f); /* late and dead sources, lines, deadlines of objects */
 bool plan_origin_usable(const struct fetch *f, const struct flight *fl); /* now */
+void plan_want_origin(struct fetch *f, struct flight *fl, const char *why);
+void plan_origin_gets(struct fetch *f, struct flight *fl);
+void plan_origin_rule(struct fetch *f);
 /* Members contradict each other about fl: only the origin can tell. Without one the object goes on
  * when two others can agree, or ends. */
 void plan_conflict(struct fetch *f, struct flight *fl, const char *what);
