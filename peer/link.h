@@ -86,7 +86,7 @@ void link_close(struct plink *l, int reason, const char *goodbye, enum disco_out
                 const char *text);
 void link_abort(struct plink *l, enum disco_outcome end, const char *text);
 
-/* Encode and queue; failures other than a full queue close the link. Returns as tls_conn_send. */
+/* Encode and queue. Returns as tls_conn_send. */
 int link_send(struct plink *l, const Shoal__Frame *f, enum tls_priority pr);
 int link_send_body(struct plink *l, const void *body, size_t n);
 void link_send_roster(struct plink *l);
@@ -98,5 +98,17 @@ void link_tick(struct plink *l, uint64_t now);
 /* HELLO or PROBE is over: it is the connection with that node from now on. */
 void link_up(struct plink *l);
 void link_ping(struct plink *l, uint64_t now);
+
+/* ---- between link.c and link_in.c ---- */
+void link_set_state(struct plink *l, enum link_state s);
+/* The parts that know of this peer let go of it. */
+void link_down(struct plink *l, bool goodbye);
+void link_decide_end(struct plink *l, enum disco_outcome end,
+                     const char *text); /* the first counts */
+void link_broke(struct plink *l, const char *how);
+void link_send_hello(struct plink *l, bool full);
+void link_send_have_ask(struct plink *l);
+/* A decoded message; `raw` has its raw bytes. */
+void link_take(struct plink *l, const Shoal__Frame *f, const struct frame *raw);
 
 #endif

@@ -123,6 +123,9 @@ static void look_at_row(void *ctx, const struct disco_peer *p)
         for (const struct plink *l = m->links; l && !busy; l = l->next) {
             busy = l->dialed && l->state != LINK_CLOSING && addr_same(&l->addr, &a->sa, true);
         }
+        for (size_t k = 0; k < r->n && !busy; k++) { /* two rows may know one address */
+            busy = addr_same(&r->pick[k].addr, &a->sa, true);
+        }
         if (busy) {
             continue;
         }

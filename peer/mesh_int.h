@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * mesh_int.h: private to peer/mesh*.c and peer/link.c.
  *
- *   mesh.c         life, threads, notes from other threads, fetching
+ *   mesh.c         life, threads, notes from other threads
+ *   mesh_fetch.c   fetching, the origin, telling what is held here
  *   mesh_dial.c    discovery, dialling, what discovery is told
  *   mesh_member.c  who is believed, rosters, doubles, admitting guests
  *   mesh_status.c  reports
@@ -76,7 +77,8 @@ struct mesh {
     struct member member;
     struct mesh_trust trust;
     char node[MESH_SHORT];
-    uint64_t home_stamp; /* of the files looked at */
+    uint64_t home_stamp;           /* of the files looked at */
+    uint8_t acted_on[SHA256_SIZE]; /* digest of the roster, zero: in no shoal */
     struct err home_err;
 
     struct tls_pool *pool;
@@ -119,6 +121,9 @@ void mesh_ref(struct mesh *m);
 void mesh_unref(void *m);
 static inline void mesh_short(const struct key_id *id, char out[MESH_SHORT]);
 
+/* ---- mesh_fetch.c ---- */
+int mesh_fetch_open(struct mesh *m, struct err *e);
+
 /* ---- mesh_dial.c ---- */
 int mesh_disco_open(struct mesh *m, struct err *e);
 void mesh_dial_soon(struct mesh *m);
@@ -133,7 +138,7 @@ int mesh_trust_init(struct mesh *m);
 void mesh_trust_free(struct mesh *m);
 int mesh_trusted_in(void *mesh, const uint8_t id[WIRE_ID]);
 int mesh_trusted_out(void *mesh, const uint8_t id[WIRE_ID]);
-/* The membership changed: trust, links of removed nodes, telling others (not `but`). */
+/* The membership may have changed: trust, links of removed nodes, telling others (not `but`). */
 void mesh_membership(struct mesh *m, const struct plink *but);
 void mesh_look_now(struct mesh *m);
 /* A peer sent its roster. */

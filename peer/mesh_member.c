@@ -166,17 +166,34 @@ void mesh_look_now(struct mesh *m)
         return;
     }
     m->home_stamp = stamp_all(m->home);
-    if (changed) {
-        mesh_membership(m, NULL);
-    }
+    mesh_membership(m, NULL);
     set_guests(m, invites_open(m));
+}
+
+/* Every function of member.h may have brought news from the disk, so what counts is whether the
+ * roster is the one that was acted on last. */
+static bool is_news(struct mesh *m)
+{
+    uint8_t now[SHA256_SIZE] = {0};
+    if (m->member.in_group) {
+        sha256(m->member.blob.p ? m->member.blob.p : "", m->member.blob.n, now);
+    }
+    if (memcmp(now, m->acted_on, sizeof now) == 0) {
+        return false;
+    }
+    memcpy(m->acted_on, now, sizeof now);
+    return true;
 }
 
 void mesh_membership(struct mesh *m, const struct plink *but)
 {
     struct err e = {0};
+    if (!is_news(m)) {
+        return;
+    }
     if (build(m)) {
         mesh_log(m, "no memory for the new roster: the old one stays in use");
+        memset(m->acted_on, 0, sizeof m->acted_on);
         return;
     }
     if (!m->member.in_group) {
@@ -184,6 +201,11 @@ void mesh_membership(struct mesh *m, const struct plink *but)
     }
     if (!m->disco && !m->closing && mesh_disco_open(m, &e)) {
         mesh_log(m, "discovery does not run: %s", e.msg);
+    }
+    for (size_t i = 0; m->disco && i < m->member.roster.removed_n; i++) {
+        char node[MESH_SHORT];
+        mesh_short(&m->member.roster.removed[i].id, node);
+        disco_forget(m->disco, node);
     }
     if (roster_has_removed(&m->member.roster, &m->me.id)) {
         mesh_log_once(m, "this node was removed from the shoal: to come back it needs a new "
@@ -229,8 +251,9 @@ void mesh_take_roster(struct plink *l, const Shoal__Roster *r)
         mesh_log(m, "roster %llu taken from peer %s: %zu members, %zu removed",
                  (unsigned long long)m->member.roster.version, l->node, m->member.roster.members_n,
                  m->member.roster.removed_n);
-        mesh_membership(m, what == TAKEN_MERGED ? NULL : l);
-    } else if (what == TAKEN_OLDER && l->state == LINK_UP) {
+    }
+    mesh_membership(m, what == TAKEN_NEWER ? l : NULL);
+    if (what == TAKEN_OLDER && l->state == LINK_UP) {
         link_send_roster(l);
     }
     if (l->state != LINK_GUEST) {
@@ -294,12 +317,9 @@ void mesh_admit(struct plink *l, const Shoal__Join *j)
         mesh_log(m, "node %s joined the shoal by an invite", l->node);
     }
     reply(l, &a);
-    bool added = a.added;
     join_answer_free(&a);
     link_close(l, SHOAL__GOODBYE_REASON__GOODBYE_REPLACED, NULL, DISCO_CLOSED, "");
-    if (added) {
-        mesh_membership(m, NULL);
-    }
+    mesh_membership(m, NULL);
 }
 
 /* ---- one connection per member ---- */
