@@ -248,6 +248,11 @@ static inline uint64_t u64_max(uint64_t a, uint64_t b)
 {
     return a > b ? a : b;
 }
+/* What a chunk of it costs to move; the last one is taken for a whole one. */
+static inline double flight_chunk_bytes(const struct flight *fl)
+{
+    return fl->size < STORAGE_CHUNK ? (double)fl->size : (double)STORAGE_CHUNK;
+}
 static inline bool source_is_origin(const struct source *s)
 {
     return !s->rec;

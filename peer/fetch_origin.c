@@ -74,11 +74,11 @@ static bool covered(struct fetch *f, struct flight *fl, double latency, double r
     if (!k) {
         return false;
     }
-    double bytes = (double)fl->unasked * CHUNK;
+    double chunk = flight_chunk_bytes(fl), bytes = (double)fl->unasked * chunk;
     for (struct link *l = fl->gets.next; l != &fl->gets; l = l->next) {
         const struct get *g = get_of_flight(l);
         if (!source_is_origin(g->s) && (!source_proven(g->s) || g->s->late)) {
-            bytes += __builtin_popcountll(g->open) * CHUNK; /* to be asked of the others */
+            bytes += __builtin_popcountll(g->open) * chunk; /* to be asked of the others */
         }
     }
     double t = plan_horizon(c, k, bytes) * 1e9;

@@ -136,26 +136,26 @@ static void assign(struct fetch *f, struct flight *fl, double *backlog)
             desperate = true;
             continue;
         }
-        double left = (double)fl->unasked * CHUNK;
+        double chunk = flight_chunk_bytes(fl), left = (double)fl->unasked * chunk;
         double end = plan_horizon(c, n, *backlog + left) * 1.1 + 0.005;
         /* A slow peer with room is not asked when the quick ones will be through with everything
          * before it is through with one chunk. */
         struct cand *best = NULL, *any = NULL;
         for (uint32_t i = 0; i < n; i++) {
-            double t = finish(&c[i], CHUNK);
-            if (!any || t < finish(any, CHUNK)) {
+            double t = finish(&c[i], chunk);
+            if (!any || t < finish(any, chunk)) {
                 any = &c[i];
             }
-            if (c[i].room && (!best || t < finish(best, CHUNK))) {
+            if (c[i].room && (!best || t < finish(best, chunk))) {
                 best = &c[i];
             }
         }
-        if (!best || (best != any && finish(best, CHUNK) > end)) {
+        if (!best || (best != any && finish(best, chunk) > end)) {
             *backlog += left;
             return;
         }
         double share = (end - best->latency) * best->rate - best->queued;
-        uint32_t most = share > CHUNK ? (uint32_t)(share / CHUNK) : 1;
+        uint32_t most = share > chunk ? (uint32_t)(share / chunk) : 1;
         most = most < best->room ? most : best->room;
         most = most < FETCH_RUN_MAX ? most : FETCH_RUN_MAX;
         uint32_t first, k = run_of(fl, most, &first);
@@ -184,6 +184,7 @@ static bool starving(const struct fetch *f, struct get *g, double expected_s)
 static void hedge(struct fetch *f, struct flight *fl)
 {
     struct cand c[FETCH_PEERS_MAX];
+    double chunk = flight_chunk_bytes(fl);
     uint32_t n = UINT32_MAX;
     for (struct link *l = fl->gets.next, *next; l != &fl->gets; l = next) {
         struct get *g = get_of_flight(l);
@@ -213,7 +214,7 @@ static void hedge(struct fetch *f, struct flight *fl)
             struct cand *best = NULL;
             for (uint32_t j = 0; j < n; j++) {
                 if (c[j].s != g->s && c[j].room &&
-                    (!best || finish(&c[j], CHUNK) < finish(best, CHUNK))) {
+                    (!best || finish(&c[j], chunk) < finish(best, chunk))) {
                     best = &c[j];
                 }
             }
@@ -221,7 +222,7 @@ static void hedge(struct fetch *f, struct flight *fl)
                 break;
             }
             k = k < best->room ? k : best->room;
-            if (finish(best, k * CHUNK) * 2 + 0.05 > until ||
+            if (finish(best, k * chunk) * 2 + 0.05 > until ||
                 !may_hedge(f, fl, late, k * (uint64_t)STORAGE_CHUNK)) {
                 break;
             }
@@ -230,7 +231,7 @@ static void hedge(struct fetch *f, struct flight *fl)
                 break;
             }
             best->room -= k;
-            best->queued += k * CHUNK;
+            best->queued += k * chunk;
             i += k - 1;
         }
     }
