@@ -427,7 +427,7 @@ void kit_fetch(struct kit_mesh *k, struct kit_fetch *f, struct object_key key, e
 
 void kit_wait(struct kit_fetch *f)
 {
-    kit_until(atomic_load(&f->done));
+    mesh_until(atomic_load(&f->done));
 }
 
 uint32_t kit_holders(struct kit_mesh *k, struct object_key key)

@@ -59,7 +59,7 @@ void kit_free(struct kit_mesh *k); /* and delete the home */
 void kit_give(struct kit_mesh *k, unsigned layer, unsigned first, unsigned n);
 bool kit_said(struct kit_mesh *k, const char *words);
 /* Wait until it is so; fails the test after 20 s (times what sanitizers cost). */
-#define kit_until(x)                                                 \
+#define mesh_until(x)                                                \
     do {                                                             \
         int tries_ = 0;                                              \
         while (!(x)) {                                               \

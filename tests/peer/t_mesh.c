@@ -25,7 +25,7 @@ static void connect_three(struct kit_mesh k[3])
     kit_static(&k[2], mesh_port(k[1].m));
     kit_open(&k[2]);
     for (int i = 0; i < 3; i++) {
-        kit_until(mesh_peers(k[i].m) == 2);
+        mesh_until(mesh_peers(k[i].m) == 2);
     }
 }
 
@@ -37,8 +37,8 @@ static void test_objects_flow(void **state)
     kit_give(&k[0], 1, 0, 6);
     kit_give(&k[1], 1, 0, 4);
     connect_three(k); /* the second was taken in before the third: it hears of it by roster */
-    kit_until(kit_holders(&k[2], kit_key(1, 0)) == 2);
-    kit_until(kit_holders(&k[2], kit_key(0, 99)) == 1);
+    mesh_until(kit_holders(&k[2], kit_key(1, 0)) == 2);
+    mesh_until(kit_holders(&k[2], kit_key(0, 99)) == 1);
     struct kit_fetch f[20];
     for (unsigned i = 0; i < 6; i++) {
         kit_fetch(&k[2], &f[i], kit_key(1, i), FETCH_DEMAND);
@@ -63,10 +63,11 @@ static void test_objects_flow(void **state)
     assert_int_equal(k[2].store.bad_puts, 0);
     /* news travels by deltas, and what is gone is gone */
     kit_give(&k[1], 0, 200, 3);
-    kit_until(kit_holders(&k[0], kit_key(0, 202)) == 1 && kit_holders(&k[2], kit_key(0, 200)) == 1);
+    mesh_until(kit_holders(&k[0], kit_key(0, 202)) == 1 &&
+               kit_holders(&k[2], kit_key(0, 200)) == 1);
     struct object_key gone = kit_key(0, 201);
     assert_int_equal(mesh_have_changed(k[1].m, NULL, 0, &gone, 1), 0);
-    kit_until(kit_holders(&k[0], gone) == 0);
+    mesh_until(kit_holders(&k[0], gone) == 0);
     assert_int_equal(kit_holders(&k[0], kit_key(0, 202)), 1);
     /* nobody has it, no origin: a plain answer */
     kit_fetch_with(&k[2], &f[0], kit_key(0, 250), (struct mesh_want){.peers_only = true});
@@ -137,7 +138,7 @@ static void connect_pair(struct kit_mesh *a, struct kit_mesh *b)
     kit_open(a);
     kit_static(b, mesh_port(a->m));
     kit_open(b);
-    kit_until(mesh_peers(a->m) == 1 && mesh_peers(b->m) == 1);
+    mesh_until(mesh_peers(a->m) == 1 && mesh_peers(b->m) == 1);
 }
 
 /* Both dial each other: one connection stays, and it carries objects. */
@@ -154,7 +155,7 @@ static void test_one_connection(void **state)
     ok(mesh_add_static(a.m, text, &e));
     snprintf(text, sizeof text, "127.0.0.1:%d", mesh_port(a.m));
     ok(mesh_add_static(b.m, text, &e));
-    kit_until(mesh_peers(a.m) == 1 && mesh_peers(b.m) == 1);
+    mesh_until(mesh_peers(a.m) == 1 && mesh_peers(b.m) == 1);
     struct kit_fetch f[8];
     for (unsigned i = 0; i < 8; i++) {
         kit_fetch(&b, &f[i], kit_key(1, i), FETCH_DEMAND);
@@ -187,7 +188,7 @@ static void test_replaced_connection(void **state)
         assert_int_equal(f[i].r.code, 0);
     }
     assert_int_equal(b.store.bad_puts, 0);
-    kit_until(mesh_peers(a.m) == 1 && mesh_peers(b.m) == 1);
+    mesh_until(mesh_peers(a.m) == 1 && mesh_peers(b.m) == 1);
     assert_true(kit_status(&a, "serve.bytes") > 64e6);
     assert_true(kit_status(&a, "peers.0.bytes_out") < 32e6); /* of the present connection */
     kit_free(&b);
@@ -223,17 +224,17 @@ static void test_goodbye_and_restart(void **state)
     connect_pair(&a, &b);
     for (int i = 0; i < 2; i++) {
         kit_close(&b);
-        kit_until(mesh_peers(a.m) == 0);
+        mesh_until(mesh_peers(a.m) == 0);
         assert_true(kit_said(&a, "says goodbye"));
         kit_open(&b);
-        kit_until(mesh_peers(a.m) == 1 && mesh_peers(b.m) == 1);
+        mesh_until(mesh_peers(a.m) == 1 && mesh_peers(b.m) == 1);
         assert_int_equal((int)kit_status(&a, "members"), 2);
         assert_int_equal((int)kit_status(&a, "connected"), 1);
     }
     /* the other way: the one that is dialled goes and comes back on the same port */
     a.o.listen_port = mesh_port(a.m);
     kit_close(&a);
-    kit_until(mesh_peers(b.m) == 0);
+    mesh_until(mesh_peers(b.m) == 0);
     kit_free(&b);
     kit_free(&a);
 }
@@ -244,11 +245,11 @@ static void test_sleep_and_wake(void **state)
     pair(&a, &b);
     connect_pair(&a, &b);
     mesh_sleep(b.m);
-    kit_until(mesh_peers(a.m) == 0 && mesh_peers(b.m) == 0);
+    mesh_until(mesh_peers(a.m) == 0 && mesh_peers(b.m) == 0);
     usleep(300000);
     assert_int_equal(mesh_peers(a.m), 0);
     mesh_wake(b.m);
-    kit_until(mesh_peers(a.m) == 1 && mesh_peers(b.m) == 1);
+    mesh_until(mesh_peers(a.m) == 1 && mesh_peers(b.m) == 1);
     kit_free(&b);
     kit_free(&a);
 }
@@ -270,17 +271,17 @@ static void test_removed_member(void **state)
     ok(member_remove(&m, s, false, (uint64_t)time(NULL), &id, &e));
     member_close(&m);
     identity_close(&me);
-    kit_until(mesh_peers(k[2].m) == 0);
-    kit_until(mesh_peers(k[0].m) == 1 && mesh_peers(k[1].m) == 1);
-    kit_until(kit_said(&k[0], "is no member any more"));
-    kit_until(kit_said(&k[1], "is no member any more")); /* by roster */
-    kit_until(kit_said(&k[2], "removed from the shoal"));
+    mesh_until(mesh_peers(k[2].m) == 0);
+    mesh_until(mesh_peers(k[0].m) == 1 && mesh_peers(k[1].m) == 1);
+    mesh_until(kit_said(&k[0], "is no member any more"));
+    mesh_until(kit_said(&k[1], "is no member any more")); /* by roster */
+    mesh_until(kit_said(&k[2], "removed from the shoal"));
     assert_int_equal((int)kit_status(&k[2], "removed"), 1);
     /* it comes again: refused by TLS, said at both ends */
     kit_close(&k[2]);
     kit_open(&k[2]);
-    kit_until(kit_said(&k[2], "has removed this node") || kit_said(&k[2], "was removed"));
-    kit_until(kit_status(&k[0], "refused.strangers") + kit_status(&k[1], "refused.strangers") > 0);
+    mesh_until(kit_said(&k[2], "has removed this node") || kit_said(&k[2], "was removed"));
+    mesh_until(kit_status(&k[0], "refused.strangers") + kit_status(&k[1], "refused.strangers") > 0);
     assert_true(kit_said(&k[0], "removed") || kit_said(&k[1], "removed"));
     assert_int_equal(mesh_peers(k[2].m), 0);
     for (int i = 0; i < 3; i++) {
@@ -313,13 +314,13 @@ static void test_join_by_token(void **state)
     token_text(&t, wrong);
     fails(mesh_join(c.home, wrong, 0, NULL, NULL, &e), ERR_REFUSED, "not taken in");
     ok(mesh_join(c.home, token, 0, NULL, NULL, &e));
-    kit_until(kit_said(&a, "joined the shoal by an invite"));
+    mesh_until(kit_said(&a, "joined the shoal by an invite"));
     /* the running mesh notices, and B has heard of C by roster */
-    kit_until(mesh_peers(c.m) >= 1);
-    kit_until(mesh_peers(b.m) == 2);
+    mesh_until(mesh_peers(c.m) >= 1);
+    mesh_until(mesh_peers(b.m) == 2);
     assert_int_equal((int)kit_status(&b, "members"), 3);
     kit_give(&b, 1, 0, 1);
-    kit_until(kit_holders(&c, kit_key(1, 0)) == 1);
+    mesh_until(kit_holders(&c, kit_key(1, 0)) == 1);
     struct kit_fetch f;
     kit_fetch(&c, &f, kit_key(1, 0), FETCH_DEMAND);
     kit_wait(&f);
@@ -346,7 +347,7 @@ static void test_roster_by_the_new_member(void **state)
     kit_open(&c);
     kit_static(&b, mesh_port(c.m));
     kit_open(&b);
-    kit_until(mesh_peers(b.m) == 1 && mesh_peers(c.m) == 1);
+    mesh_until(mesh_peers(b.m) == 1 && mesh_peers(c.m) == 1);
     assert_int_equal((int)kit_status(&b, "members"), 3);
     kit_free(&c);
     kit_free(&b);
@@ -369,9 +370,9 @@ static void test_cloned_home(void **state)
     copy.o.machine_id = "machine two";
     kit_static(&copy, mesh_port(a.m));
     kit_open(&copy);
-    kit_until(kit_said(&copy, "already here with your key"));
-    kit_until(kit_said(&b, "second machine has just come with your key"));
-    kit_until(kit_said(&a, "is running twice"));
+    mesh_until(kit_said(&copy, "already here with your key"));
+    mesh_until(kit_said(&b, "second machine has just come with your key"));
+    mesh_until(kit_said(&a, "is running twice"));
     assert_int_equal(mesh_peers(a.m), 1);
     assert_int_equal(mesh_peers(b.m), 1);
     assert_int_equal(mesh_peers(copy.m), 0);
@@ -380,8 +381,8 @@ static void test_cloned_home(void **state)
     char text[64];
     snprintf(text, sizeof text, "127.0.0.1:%d", mesh_port(b.m));
     ok(mesh_add_static(copy.m, text, &e));
-    kit_until(kit_said(&copy, "another machine runs with this node's key"));
-    kit_until(kit_said(&b, "another machine runs with this node's key"));
+    mesh_until(kit_said(&copy, "another machine runs with this node's key"));
+    mesh_until(kit_said(&b, "another machine runs with this node's key"));
     kit_free(&copy);
     kit_free(&b);
     kit_free(&a);
@@ -398,15 +399,15 @@ static void test_versions(void **state)
     kit_give(&a, 0, 0, 1);
     connect_pair(&a, &b);
     struct kit_fetch f;
-    kit_until(kit_holders(&b, kit_key(0, 0)) == 1);
+    mesh_until(kit_holders(&b, kit_key(0, 0)) == 1);
     kit_fetch(&b, &f, kit_key(0, 0), FETCH_DEMAND);
     kit_wait(&f);
     assert_int_equal(f.r.code, 0);
     kit_close(&b);
     b.o.version_min = 9; /* and one that does not */
     kit_open(&b);
-    kit_until(kit_said(&a, "version"));
-    kit_until(kit_said(&b, "version"));
+    mesh_until(kit_said(&a, "version"));
+    mesh_until(kit_said(&b, "version"));
     assert_int_equal(mesh_peers(a.m), 0);
     kit_free(&b);
     kit_free(&a);
