@@ -240,6 +240,9 @@ static int child(char **arg)
     while (read(0, &c, 1) > 0) {
     }
     kit_close(&k);
+    kit_store_close(&k.store);
+    free(k.log);
+    free(k.home);
     return 0;
 }
 
