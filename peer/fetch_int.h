@@ -184,6 +184,7 @@ struct fetch {
     uint64_t now;
     bool closing, dirty, hold; /* hold: no `done` at the end of this call */
     uint64_t told;             /* deadline that wake told of */
+    uint64_t due;              /* deadline at the end of the last call */
     struct link waiting[FETCH_PRIOS], begun[FETCH_PRIOS], ended, expired;
     uint32_t n_waiting, n_begun, n_wants;
     uint64_t begun_bytes;
@@ -199,6 +200,7 @@ struct fetch {
     struct err origin_err;
     double virtual_end[FETCH_PRIOS]; /* when the origin alone would have delivered all so far */
     uint64_t last_trial;             /* the last one that failed */
+    uint64_t held_up;                /* this thread was, until then: nobody is late for it */
     uint64_t origin_at;              /* when to look at the origin rule again */
     uint64_t want_deadline;          /* not later than the earliest of all */
     uint64_t look_at;                /* not later than the earliest say_at, no_source, retry */
@@ -284,6 +286,11 @@ struct cand {
     double rate, latency, queued; /* bytes/s, seconds, bytes */
     uint32_t room;                /* chunks */
 };
+/* What was asked for has been waited for since then. */
+static inline uint64_t source_since(const struct source *s)
+{
+    return u64_max(s->busy_since, s->last_data);
+}
 static inline bool source_proven(const struct source *s)
 {
     return s->good >= FETCH_PROVEN;

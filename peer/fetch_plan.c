@@ -306,6 +306,19 @@ static void without_source(struct fetch *f, struct flight *fl)
     }
 }
 
+/* A peer that gives and is late just now: the origin rule says how long that may be waited for. */
+static bool hiccup(const struct fetch *f, const struct flight *fl)
+{
+    for (uint32_t i = 0; i < f->slots; i++) {
+        struct source *s = f->peer[i];
+        if (s && s->late && s->last_data && s->rec->pause_until <= f->now &&
+            plan_candidate(f, fl, s) && f->now - source_since(s) < 4 * plan_hedge_ns(s)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void plan_run(struct fetch *f)
 {
     double backlog = 0;
@@ -319,7 +332,7 @@ void plan_run(struct fetch *f)
             }
             if (fl->unasked && !fl->n_gets && !fl->origin_wanted && plan_origin_usable(f, fl)) {
                 struct cand c[FETCH_PEERS_MAX];
-                if (!plan_candidates(f, fl, false, c)) {
+                if (!plan_candidates(f, fl, false, c) && !hiccup(f, fl)) {
                     plan_want_origin(f, fl, "no peer gives it");
                 }
             }

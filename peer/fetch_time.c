@@ -9,9 +9,9 @@ static uint64_t dead_ns(struct source *s)
     return t < FETCH_DEAD_MIN_NS ? FETCH_DEAD_MIN_NS : u64_min(t, FETCH_DEAD_MAX_NS);
 }
 
-static uint64_t late_at(struct source *s)
+static uint64_t late_at(const struct fetch *f, struct source *s)
 {
-    return u64_max(s->busy_since, s->last_data) + plan_hedge_ns(s);
+    return u64_max(f->held_up + FETCH_HEDGE_MIN_NS / 2, source_since(s) + plan_hedge_ns(s));
 }
 
 static uint64_t dead_at(struct source *s)
@@ -28,7 +28,7 @@ uint64_t plan_deadline(const struct fetch *f)
     for (uint32_t i = 0; i < f->slots; i++) {
         struct source *s = f->peer[i];
         if (s && s->n_gets) {
-            t = u64_min(t, s->late ? dead_at(s) : late_at(s));
+            t = u64_min(t, s->late ? dead_at(s) : late_at(f, s));
         }
     }
     return t;
@@ -50,7 +50,7 @@ void plan_timers(struct fetch *f)
         if (!s || !s->n_gets) {
             continue;
         }
-        if (!s->late && f->now >= late_at(s)) {
+        if (!s->late && f->now >= late_at(f, s)) {
             s->late = true;
             s->good = 0;
             f->origin_at = f->hedge_at = 0;

@@ -679,6 +679,27 @@ static void lines_without_bytes(void **state)
     sim_free(s);
 }
 
+/* The loop is held up: what came meanwhile is read after the timer. Nobody is late for that. */
+static void held_up(void **state)
+{
+    struct sim *s = begin(19);
+    sim_origin(s, 50e6, 30 * MS);
+    sim_peer(s, V_NONE, 100e6, 200000);
+    sim_peer(s, V_NONE, 100e6, 200000);
+    get_all(s, 0, 10, 60 * S);
+    uint64_t before = s->origin_sent;
+    for (uint32_t i = 0; i < 20; i++) {
+        sim_want(s, 100 + i, FETCH_DEMAND);
+        sim_until(s, s->now + 60 * MS);
+        s->now += 150 * MS;
+        assert_true(sim_run(s, s->now + 60 * S));
+        assert_int_equal(s->done[100 + i].r.hedges, 0);
+        assert_int_equal(s->done[100 + i].r.origin_bytes, 0);
+    }
+    assert_int_equal(s->origin_sent, before);
+    sim_free(s);
+}
+
 /* ---- all at once ---- */
 
 static void chaos(void **state)
@@ -793,6 +814,7 @@ int main(void)
         cmocka_unit_test(bans_have_times),
         cmocka_unit_test(lines_without_bytes),
         cmocka_unit_test(have_rows),
+        cmocka_unit_test(held_up),
         cmocka_unit_test(chaos),
     };
     if (getenv("FETCH_TEST")) {
