@@ -79,7 +79,7 @@ static void hash_in(struct fetch *f, struct flight *fl)
     f->n_flights++;
 }
 
-static void hash_out(struct fetch *f, struct flight *fl)
+void fetch_hash_out(struct fetch *f, struct flight *fl)
 {
     struct flight **p = &f->hash[bucket(f, fl->key)];
     while (*p != fl) {
@@ -87,255 +87,6 @@ static void hash_out(struct fetch *f, struct flight *fl)
     }
     *p = fl->hash_next;
     f->n_flights--;
-}
-
-/* ---- an object's life ---- */
-
-int flight_begin(struct fetch *f, struct flight *fl)
-{
-    struct err e = {0};
-    uint8_t(*sha)[SHA256_SIZE] = NULL;
-    fl->c = calloc(fl->n, sizeof *fl->c);
-    sha = malloc((size_t)fl->n * SHA256_SIZE);
-    int code = fl->c && sha ? 0 : err_set(&e, ERR_BUSY, "no memory for its list of chunks");
-    if (!code) {
-        code = f->o.storage->put_begin(f->o.storage_ctx, fl->key, fl->size, &fl->put, &e);
-    }
-    if (code) {
-        free(fl->c);
-        free(sha);
-        fl->c = NULL;
-        fl->put = NULL;
-        if (code != ERR_BUSY) {
-            flight_end(f, fl, code, "%s", e.msg);
-        }
-        return code;
-    }
-    enum basis b = BASIS_NONE;
-    bool known = f->o.storage->digests(f->o.storage_ctx, fl->key, 0, fl->n, sha, &b, NULL);
-    for (uint32_t i = 0; i < fl->n; i++) {
-        fl->c[i].member = fl->c[i].by = FETCH_NOBODY;
-        if (known && b != BASIS_NONE) {
-            memcpy(fl->c[i].sha, sha[i], SHA256_SIZE);
-            fl->c[i].basis = (uint8_t)b;
-        }
-    }
-    free(sha);
-    fl->begun = true;
-    fl->unasked = fl->left_chunks = fl->n;
-    fl->left = fl->size;
-    fl->begun_at = fl->last_byte = f->now;
-    fl->say_at = f->now + FETCH_SAY_NS;
-    f->look_at = u64_min(f->look_at, fl->say_at);
-    f->origin_at = 0;
-    link_cut(&fl->all);
-    link_add(&f->begun[fl->prio], &fl->all);
-    f->n_waiting--;
-    f->n_begun++;
-    f->begun_bytes += fl->size;
-    return 0;
-}
-
-static void close_gets(struct fetch *f, struct flight *fl)
-{
-    while (fl->gets.next != &fl->gets) {
-        get_close(f, get_of_flight(fl->gets.next), true);
-    }
-}
-
-static void fill_result(struct flight *fl, uint64_t now)
-{
-    struct fetch_result *r = &fl->r;
-    r->key = fl->key;
-    r->size = fl->size;
-    r->code = r->err.code;
-    r->took_ns = now - fl->asked_at;
-    for (uint32_t i = 0; i < fl->n_members; i++) {
-        struct fmember *m = &fl->m[i];
-        if (m->chunks) {
-            struct fetch_from *o = &r->from[r->n_from++];
-            memcpy(o->id, m->rec->id, SHA256_SIZE);
-            memcpy(o->name, m->rec->name, FETCH_NAME);
-            o->chunks = m->chunks;
-            o->bytes = m->bytes;
-        }
-    }
-}
-
-/* Out of everything but f->ended. */
-static void retire(struct fetch *f, struct flight *fl)
-{
-    close_gets(f, fl);
-    fill_result(fl, f->now);
-    for (uint32_t i = 0; i < fl->n_members; i++) {
-        fl->m[i].rec->users--;
-    }
-    fl->n_members = 0;
-    if (fl->begun) {
-        f->n_begun--;
-        f->begun_bytes -= fl->size;
-    } else {
-        f->n_waiting--;
-    }
-    hash_out(f, fl);
-    free(fl->c);
-    fl->c = NULL;
-    fl->ended = true;
-    link_cut(&fl->all);
-    link_add(&f->ended, &fl->all);
-    f->dirty = true;
-}
-
-static void give_back(struct fetch *f, struct flight *fl, int code, enum basis b,
-                      const uint8_t *object, struct err *e)
-{
-    struct storage_put *put = fl->put;
-    fl->put = NULL;
-    if (put) {
-        int r = f->o.storage->put_end(f->o.storage_ctx, put, code, b, object, e);
-        if (!code && r) {
-            e->code = r;
-        }
-    }
-}
-
-void flight_end(struct fetch *f, struct flight *fl, int code, const char *fmt, ...)
-{
-    char text[400], name[FETCH_NAME];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
-    static const uint8_t none[SHA256_SIZE];
-    struct err ignored = {0};
-    give_back(f, fl, code, BASIS_NONE, none, &ignored);
-    err_set(&fl->r.err, code, "%s: %s", flight_name(f, fl, name, sizeof name), text);
-    if (code == ERR_CANCELLED) {
-        f->s.cancelled++;
-    } else {
-        f->s.failed++;
-        fetch_log(f, "%s", fl->r.err.msg);
-    }
-    retire(f, fl);
-}
-
-void flight_undo(struct fetch *f, struct flight *fl, uint32_t i)
-{
-    struct fchunk *c = &fl->c[i];
-    if (!c->done) {
-        return;
-    }
-    size_t n = storage_chunk_len(fl->size, i);
-    if (c->by == FETCH_NOBODY) {
-        fl->r.origin_chunks--;
-        fl->r.origin_bytes -= n;
-    } else {
-        fl->m[c->by].chunks--;
-        fl->m[c->by].bytes -= n;
-    }
-    c->done = false;
-    c->by = FETCH_NOBODY;
-    fl->left += n;
-    fl->left_chunks++;
-    fl->unasked += c->asks == 0;
-    f->dirty = true;
-}
-
-void flight_void(struct fetch *f, struct flight *fl, uint32_t m)
-{
-    for (uint32_t i = 0; i < fl->n; i++) {
-        struct fchunk *c = &fl->c[i];
-        if (c->basis == BASIS_ONE_MEMBER && c->member == m) {
-            flight_undo(f, fl, i);
-            c->basis = BASIS_NONE;
-            c->member = FETCH_NOBODY;
-        }
-    }
-}
-
-/* All chunks are there: what they rest on, and whether those who stated a digest of the whole agree
- * with what came. */
-static void complete(struct fetch *f, struct flight *fl)
-{
-    struct sha256 s;
-    struct fetch_result *r = &fl->r;
-    enum basis least = BASIS_MANIFEST;
-    sha256_init(&s);
-    for (uint32_t i = 0; i < fl->n; i++) {
-        sha256_add(&s, fl->c[i].sha, SHA256_SIZE);
-        least = fl->c[i].basis < least ? (enum basis)fl->c[i].basis : least;
-    }
-    sha256_done(&s, r->object);
-    if (least == BASIS_ONE_MEMBER) {
-        uint32_t own = 0;
-        bool differs = false;
-        for (uint32_t i = 0; i < fl->n_members; i++) {
-            struct fmember *m = &fl->m[i];
-            if (!m->has_object || m->disputed) {
-                continue;
-            }
-            bool same = memcmp(m->object, r->object, SHA256_SIZE) == 0;
-            differs |= !same;
-            own += same && m->claimed >= BASIS_ORIGIN;
-        }
-        if (differs || (fl->disputed && own < 2)) {
-            plan_conflict(f, fl, "its chunks do not make up the object that members state");
-            return;
-        }
-        if (own >= 2) {
-            least = BASIS_TWO_MEMBERS;
-        }
-    }
-    r->basis = least;
-    if (least >= BASIS_TWO_MEMBERS) {
-        for (uint32_t i = 0; i < fl->n_members; i++) {
-            if (fl->m[i].has_object && memcmp(fl->m[i].object, r->object, SHA256_SIZE) != 0) {
-                member_lied(f, fl, i, "stated a digest of an object that proved false");
-            }
-        }
-    }
-    struct err e = {0};
-    give_back(f, fl, 0, least, r->object, &e);
-    if (e.code) {
-        flight_end(f, fl, e.code, "%s", e.msg);
-        return;
-    }
-    f->s.objects++;
-    f->s.origin_objects += r->origin_chunks > 0;
-    retire(f, fl);
-}
-
-void flight_chunk(struct fetch *f, struct flight *fl, uint32_t i, const uint8_t *p, size_t n,
-                  uint32_t m)
-{
-    struct fchunk *c = &fl->c[i];
-    struct err e = {0};
-    int code = f->o.storage->put_chunk(f->o.storage_ctx, fl->put, i, p, n, c->sha, &e);
-    if (code) {
-        flight_end(f, fl, code, "%s", e.msg);
-        return;
-    }
-    c->done = true;
-    c->by = (uint8_t)m;
-    fl->left -= n;
-    fl->left_chunks--;
-    fl->unasked -= c->asks == 0;
-    if (m == FETCH_NOBODY) {
-        fl->r.origin_chunks++;
-        fl->r.origin_bytes += n;
-        f->s.origin_bytes += n;
-    } else {
-        fl->m[m].chunks++;
-        fl->m[m].bytes += n;
-        fl->m[m].rec->chunks++;
-        fl->m[m].rec->bytes += n;
-        f->s.peer_bytes += n;
-    }
-    if (!fl->left_chunks) {
-        complete(f, fl);
-    } else {
-        get_forget_chunk(f, fl, i);
-    }
 }
 
 /* ---- wants ---- */
@@ -363,7 +114,11 @@ static void set_prio(struct fetch *f, struct flight *fl, enum fetch_prio p)
     if (p == fl->prio) {
         return;
     }
+    f->todo[fl->prio] -= fl->begun ? fl->left : fl->size;
     fl->prio = p;
+    if (!up) {
+        f->todo[p] += fl->begun ? fl->left : fl->size;
+    }
     link_cut(&fl->all);
     link_add(fl->begun ? &f->begun[p] : &f->waiting[p], &fl->all);
     if (up) {
@@ -401,6 +156,11 @@ int fetch_get_object(struct fetch *f, struct object_key k, const struct fetch_wa
     }
     fetch_enter(f);
     struct flight *fl = fetch_find(f, k);
+    if (!fl && f->n_waiting >= FETCH_WAITING_MAX) {
+        free(w);
+        fetch_leave(f);
+        return err_set(e, ERR_LIMIT, "%d objects wait already", FETCH_WAITING_MAX);
+    }
     if (!fl) {
         fl = calloc(1, sizeof *fl);
         if (!fl) {
@@ -440,7 +200,9 @@ int fetch_get_object(struct fetch *f, struct object_key k, const struct fetch_wa
         *out = (struct fetch_want *)w;
     }
     f->dirty = true;
+    f->hold = f->depth == 1; /* `done` waits for the next call, which is due at once */
     fetch_leave(f);
+    f->hold = false;
     return 0;
 }
 
@@ -536,10 +298,11 @@ static void expire(struct fetch *f)
 
 static void call_back(struct fetch *f)
 {
+    static const struct fetch_result without_memory = {
+        .code = ERR_NOMEM, .err = {ERR_NOMEM, "out of memory while an object was fetched"}};
     while (f->expired.next != &f->expired) {
         struct want *w = want_of(f->expired.next);
         struct fetch_result *r = calloc(1, sizeof *r);
-        static const struct fetch_result without_memory = {.code = ERR_TIMEOUT};
         if (r) {
             r->key = w->key;
             r->code = err_set(&r->err, ERR_TIMEOUT, "its deadline passed");
@@ -556,15 +319,21 @@ static void call_back(struct fetch *f)
         struct flight *fl = flight_of(f->ended.next);
         if (fl->wants.next == &fl->wants) {
             link_cut(&fl->all);
+            free(fl->r);
             free(fl);
             continue;
         }
         struct want *w = want_of(fl->wants.next);
         link_cut(&w->in_flight);
         f->n_wants--;
-        w->done(w->ctx, (struct fetch_want *)w, &fl->r);
+        w->done(w->ctx, (struct fetch_want *)w, fl->r ? fl->r : &without_memory);
         free(w);
     }
+}
+
+static bool to_call(const struct fetch *f)
+{
+    return f->ended.next != &f->ended || f->expired.next != &f->expired;
 }
 
 void fetch_enter(struct fetch *f)
@@ -572,6 +341,11 @@ void fetch_enter(struct fetch *f)
     if (f->depth++ == 0) {
         uint64_t t = f->o.ops.now(f->o.ops.ctx);
         f->now = t > f->now ? t : f->now;
+        /* A call long after a tick was due: this thread was held up, and what came meanwhile is
+         * still to be read. Nobody is late for that. */
+        if (f->due && f->now > f->due && f->now - f->due > FETCH_HEDGE_MIN_NS / 2) {
+            f->held_up = f->now;
+        }
     }
 }
 
@@ -581,17 +355,20 @@ void fetch_leave(struct fetch *f)
         f->depth--;
         return;
     }
-    while (f->dirty || f->ended.next != &f->ended || f->expired.next != &f->expired) {
+    while (f->dirty || (!f->hold && to_call(f))) {
         if (f->dirty) {
             f->dirty = false;
             if (!f->closing) {
                 plan_run(f);
             }
         }
-        call_back(f);
+        if (!f->hold) {
+            call_back(f);
+        }
     }
     f->depth = 0;
     uint64_t d = fetch_deadline(f);
+    f->due = d;
     if (d < f->told && f->o.ops.wake && !f->closing) {
         f->told = d;
         f->o.ops.wake(f->o.ops.ctx);
@@ -600,7 +377,7 @@ void fetch_leave(struct fetch *f)
 
 uint64_t fetch_deadline(const struct fetch *f)
 {
-    return u64_min(f->want_deadline, plan_deadline(f));
+    return to_call(f) ? 0 : u64_min(f->want_deadline, plan_deadline(f));
 }
 
 void fetch_tick(struct fetch *f)

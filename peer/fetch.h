@@ -19,10 +19,11 @@
 #define FETCH_MS 1000000ull
 #define FETCH_S 1000000000ull
 
-#define FETCH_PEERS_MAX 256  /* connected at a time, and remembered ones beside them */
-#define FETCH_RUN_MAX 64     /* chunks of one Get */
-#define FETCH_BEGUN_MAX 512  /* objects under way at a time; others wait in order */
-#define FETCH_MEMBERS_MAX 32 /* peers that may take part in one object */
+#define FETCH_PEERS_MAX 256      /* connected at a time, and remembered ones beside them */
+#define FETCH_RUN_MAX 64         /* chunks of one Get */
+#define FETCH_BEGUN_MAX 512      /* objects under way at a time; others wait in order */
+#define FETCH_WAITING_MAX 100000 /* objects in that order */
+#define FETCH_MEMBERS_MAX 32     /* peers that may take part in one object */
 #define FETCH_NAME 64
 #define FETCH_TEXT 240
 
@@ -164,7 +165,8 @@ int fetch_open(const struct fetch_opts *o, struct fetch **out, struct err *e);
 void fetch_close(struct fetch *f);
 
 /* Ask for an object: one transfer however many want it, at the highest priority of them. Always
- * ends with `done`, never before this call returns. ERR_NOTFOUND: no such object; ERR_NOMEM. */
+ * ends with `done`, never before this call returns. ERR_NOTFOUND: no such object; ERR_LIMIT: more
+ * than FETCH_WAITING_MAX wait; ERR_CANCELLED: closing; ERR_NOMEM. */
 int fetch_get_object(struct fetch *f, struct object_key k, const struct fetch_want_opts *o,
                      struct fetch_want **out, struct err *e);
 /* No `done` any more. The transfer ends when nobody else wants it. */
@@ -232,7 +234,7 @@ uint32_t fetch_holders(const struct fetch *f, struct object_key k); /* peers up 
 uint64_t fetch_banned_ns(const struct fetch *f, const uint8_t id[SHA256_SIZE]);
 /* ERR_NOTFOUND when it was not banned. Its strikes are forgotten, too. */
 int fetch_unban(struct fetch *f, const uint8_t id[SHA256_SIZE]);
-/* A ban remembered from the last run of the program. */
+/* A ban remembered from the last run of the program. Its connection is the caller's to close. */
 int fetch_ban(struct fetch *f, const uint8_t id[SHA256_SIZE], const char *name, uint64_t ns);
 
 struct fetch_peer_stats {

@@ -110,7 +110,7 @@ int get_send(struct fetch *f, struct flight *fl, struct source *s, uint32_t firs
     if (hedge) {
         f->hedge_asked += bytes;
         f->s.hedges++;
-        fl->r.hedges++;
+        fl->r->hedges++;
     }
     return 0;
 }
@@ -305,7 +305,7 @@ void fetch_on_digests(struct fetch *f, uint32_t peer, uint64_t id, uint64_t obje
             record_add_bad(s->rec, fl->key, f->now);
             s->rec->bad_chunks++;
             f->s.bad_chunks++;
-            fl->r.bad_chunks++;
+            fl->r->bad_chunks++;
             have_set(&s->have, fl->key.kind, fl->key.layer, fl->key.index, 1, false);
             if (f->o.ops.send_bad) {
                 f->o.ops.send_bad(f->o.ops.ctx, peer, fl->key, first + i, d, c->sha,
@@ -355,7 +355,7 @@ static void bad_chunk(struct fetch *f, struct source *s, struct get *g, uint32_t
              flight_name(f, fl, name, sizeof name));
     s->rec->bad_chunks++;
     f->s.bad_chunks++;
-    fl->r.bad_chunks++;
+    fl->r->bad_chunks++;
     record_add_bad(s->rec, fl->key, f->now);
     have_set(&s->have, fl->key.kind, fl->key.layer, fl->key.index, 1, false);
     if (f->o.ops.send_bad) {
@@ -445,7 +445,7 @@ void fetch_on_data(struct fetch *f, uint32_t peer, uint64_t id, uint32_t chunk, 
     if (c->done) {
         s->rec->dup_bytes += n;
         f->s.dup_bytes += n;
-        fl->r.dup_bytes += n;
+        fl->r->dup_bytes += n;
     } else {
         flight_chunk(f, fl, chunk, p, n, m);
     }
@@ -585,7 +585,7 @@ void fetch_on_origin_data(struct fetch *f, uint64_t id, uint32_t chunk, const ui
     }
     if (c->done) {
         f->s.dup_bytes += n;
-        fl->r.dup_bytes += n;
+        fl->r->dup_bytes += n;
     } else {
         flight_chunk(f, fl, chunk, p, n, FETCH_NOBODY);
     }

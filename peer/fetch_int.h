@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT
  * fetch_int.h: private to peer/fetch*.c (and to its test, which checks the invariants below).
  *
- *   fetch.c       wants, objects under way, their end; entering and leaving the engine
- *   fetch_plan.c  which source is asked for which chunks; hedges; when the origin is taken
+ *   fetch.c       wants; entering and leaving the engine
+ *   fetch_flight.c  an object's life
+ *   fetch_plan.c  which source is asked for which chunks; hedges
+ *   fetch_origin.c  when the origin takes part; members that contradict each other
+ *   fetch_time.c  late and dead peers, lines about objects without bytes
  *   fetch_in.c    what comes from peers and the origin
  *   fetch_peer.c  peers: connection, records by node id, strikes and bans, rates
  *   fetch_have.c  sets of what a peer has
@@ -91,13 +94,13 @@ struct flight {
     uint64_t last_byte, say_at;
     uint64_t no_source; /* since when nobody can give it, 0: somebody can */
     uint64_t retry_put;
-    struct link gets; /* by get.in_flight */
-    uint32_t n_gets;  /* of peers */
-    struct fmember m[FETCH_MEMBERS_MAX];
+    struct link gets;  /* by get.in_flight */
+    uint32_t n_gets;   /* of peers */
+    struct fmember *m; /* [FETCH_MEMBERS_MAX] when begun */
     uint32_t n_members;
     struct claim claim[FETCH_CLAIMS_MAX];
     uint32_t n_claims;
-    struct fetch_result r;
+    struct fetch_result *r; /* when begun or ended; NULL at the end: no memory for it */
 };
 
 struct get {
@@ -131,6 +134,8 @@ struct record {
     struct rate rate;                          /* kept over a reconnect */
     struct latency first;                      /* from an idle connection to the first chunk */
     struct pct gap;                            /* between chunks while something is asked */
+    uint64_t hedge;                            /* plan_hedge_ns of it, 0: to be computed */
+    uint32_t hedge_age;
     struct bad_copy bad[FETCH_BAD_MAX];
     uint32_t n_bad;
     uint64_t bytes, chunks, dup_bytes, late_bytes;
@@ -177,11 +182,13 @@ struct fetch {
     struct fetch_opts o;
     int depth;
     uint64_t now;
-    bool closing, dirty;
-    uint64_t told; /* deadline that wake told of */
+    bool closing, dirty, hold; /* hold: no `done` at the end of this call */
+    uint64_t told;             /* deadline that wake told of */
+    uint64_t due;              /* deadline at the end of the last call */
     struct link waiting[FETCH_PRIOS], begun[FETCH_PRIOS], ended, expired;
     uint32_t n_waiting, n_begun, n_wants;
     uint64_t begun_bytes;
+    uint64_t todo[FETCH_PRIOS]; /* bytes that objects of a priority still miss, waiting ones too */
     struct flight **hash;
     uint32_t hash_cap, n_flights;
     struct source *peer[FETCH_PEERS_MAX];
@@ -193,10 +200,12 @@ struct fetch {
     struct err origin_err;
     double virtual_end[FETCH_PRIOS]; /* when the origin alone would have delivered all so far */
     uint64_t last_trial;             /* the last one that failed */
+    uint64_t held_up;                /* this thread was, until then: nobody is late for it */
     uint64_t origin_at;              /* when to look at the origin rule again */
     uint64_t want_deadline;          /* not later than the earliest of all */
     uint64_t look_at;                /* not later than the earliest say_at, no_source, retry */
     uint64_t hedge_asked;            /* bytes */
+    uint64_t hedge_at;               /* not before this again */
     struct fetch_stats s;
 };
 
@@ -241,6 +250,11 @@ static inline uint64_t u64_max(uint64_t a, uint64_t b)
 {
     return a > b ? a : b;
 }
+/* What a chunk of it costs to move; the last one is taken for a whole one. */
+static inline double flight_chunk_bytes(const struct flight *fl)
+{
+    return fl->size < STORAGE_CHUNK ? (double)fl->size : (double)STORAGE_CHUNK;
+}
 static inline bool source_is_origin(const struct source *s)
 {
     return !s->rec;
@@ -251,6 +265,7 @@ static inline bool source_is_origin(const struct source *s)
 void fetch_enter(struct fetch *f);
 void fetch_leave(struct fetch *f);
 struct flight *fetch_find(const struct fetch *f, struct object_key k);
+void fetch_hash_out(struct fetch *f, struct flight *fl);
 /* Get the memory and the storage's room; 0, ERR_BUSY (later) or another error (it has ended). */
 int flight_begin(struct fetch *f, struct flight *fl);
 void flight_end(struct fetch *f, struct flight *fl, int code, const char *fmt, ...)
@@ -266,6 +281,25 @@ const char *flight_name(const struct fetch *f, const struct flight *fl, char *bu
 void fetch_log(struct fetch *f, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* ---- fetch_plan.c ---- */
+struct cand {
+    struct source *s;
+    double rate, latency, queued; /* bytes/s, seconds, bytes */
+    uint32_t room;                /* chunks */
+};
+/* What was asked for has been waited for since then. */
+static inline uint64_t source_since(const struct source *s)
+{
+    return u64_max(s->busy_since, s->last_data);
+}
+static inline bool source_proven(const struct source *s)
+{
+    return s->good >= FETCH_PROVEN;
+}
+/* Peers that may be asked now, and those that merely have no room: c[FETCH_PEERS_MAX]. Without any
+ * and without an origin, late and paused ones are better than nothing (`desperate`). */
+uint32_t plan_candidates(struct fetch *f, const struct flight *fl, bool desperate, struct cand *c);
+/* When all candidates together would be done with `bytes` more, in seconds. */
+double plan_horizon(const struct cand *c, uint32_t n, double bytes);
 void plan_run(struct fetch *f);                        /* give out what can be given out */
 void plan_arrival(struct fetch *f, struct flight *fl); /* a new object: its due time */
 uint64_t plan_hedge_ns(struct source *s);              /* after which a source is late */
@@ -273,6 +307,9 @@ uint64_t plan_window(const struct source *s);
 uint64_t plan_deadline(const struct fetch *f);
 void plan_timers(struct fetch *f); /* late and dead sources, lines, deadlines of objects */
 bool plan_origin_usable(const struct fetch *f, const struct flight *fl); /* now */
+void plan_want_origin(struct fetch *f, struct flight *fl, const char *why);
+void plan_origin_gets(struct fetch *f, struct flight *fl);
+void plan_origin_rule(struct fetch *f);
 /* Members contradict each other about fl: only the origin can tell. Without one the object goes on
  * when two others can agree, or ends. */
 void plan_conflict(struct fetch *f, struct flight *fl, const char *what);

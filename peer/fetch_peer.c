@@ -39,11 +39,6 @@ static uint64_t total(const struct source *s)
     return s->in_flight[0] + s->in_flight[1] + s->in_flight[2];
 }
 
-static uint64_t since(const struct source *s)
-{
-    return u64_max(s->busy_since, s->last_data);
-}
-
 double source_rate_now(const struct fetch *f, struct source *s)
 {
     double unknown = s->rec ? FETCH_RATE_UNKNOWN : FETCH_ORIGIN_RATE;
@@ -51,7 +46,8 @@ double source_rate_now(const struct fetch *f, struct source *s)
         return rate_get(source_rate(s), unknown);
     }
     /* Twice the time that a chunk takes may be chance; what is longer says something. */
-    uint64_t waited = f->now - since(s), lat = s->first ? source_latency(s) : 0;
+    uint64_t waited = f->now - u64_max(source_since(s), u64_min(f->held_up, f->now)),
+             lat = s->first ? source_latency(s) : 0;
     waited = waited > lat ? (waited - lat) / 2 : 0;
     return rate_at_most(source_rate(s), unknown, u64_min(total(s), STORAGE_CHUNK), waited);
 }
@@ -78,19 +74,30 @@ void source_asked(struct fetch *f, struct source *s, enum fetch_prio p, uint64_t
 
 void source_gave(struct fetch *f, struct source *s, uint64_t bytes)
 {
-    uint64_t dt = f->now - since(s);
+    uint64_t dt = f->now - source_since(s);
     struct rate *r = source_rate(s);
     struct latency *l = lat_of(s);
-    if (s->first) {
+    /* The very first chunk cannot be told apart from the latency; a pause of this thread says
+     * nothing about a peer. */
+    bool held = f->held_up > source_since(s) && dt > 2 * plan_hedge_ns(s);
+    bool useless = held || (s->first && !l->known);
+    if (s->first && !held) {
         uint64_t tx = rate_known(r) ? (uint64_t)((double)bytes / rate_get(r, 1) * 1e9) : 0;
         latency_add(l, dt > tx ? dt - tx : dt / 8);
         /* A connection that never has two chunks asked is still measured, without its latency. */
         uint64_t least = latency_least(l, 0);
         dt = u64_max(dt / 2, dt > least ? dt - least : 0);
     }
-    rate_add(r, bytes, dt);
+    if (!useless) {
+        rate_add(r, bytes, dt);
+    }
+    if (s->rec && !held) {
+        pct_add(&s->rec->gap, f->now - source_since(s));
+        if (++s->rec->hedge_age >= 8) {
+            s->rec->hedge = s->rec->hedge_age = 0;
+        }
+    }
     if (s->rec) {
-        pct_add(&s->rec->gap, f->now - since(s));
         s->rec->seen = f->now;
     }
     s->first = false;

@@ -7,13 +7,7 @@
 
 #define CHUNK ((double)STORAGE_CHUNK)
 #define LOOK_NS (250 * FETCH_MS) /* while something is under way: is a Get starving? */
-#define ORIGIN_AHEAD_NS (250 * FETCH_MS)
-
-struct cand {
-    struct source *s;
-    double rate, latency, queued; /* bytes/s, seconds, bytes */
-    uint32_t room;                /* chunks */
-};
+#define HEDGE_LOOK_NS (5 * FETCH_MS)
 
 /* ---- what can be said of a source ---- */
 
@@ -27,20 +21,17 @@ uint64_t plan_window(const struct source *s)
 
 uint64_t plan_hedge_ns(struct source *s)
 {
-    uint64_t t = FETCH_HEDGE_FIRST_NS;
-    if (s->rec && s->rec->gap.n >= PCT_MIN) {
-        /* Both from one ring; the median is asked first so that the cached one is the other. */
-        uint64_t twice = 2 * pct_get(&s->rec->gap, 50, 0);
-        t = u64_max(pct_get(&s->rec->gap, FETCH_HEDGE_PERCENT, 0), twice);
+    struct record *r = s->rec;
+    if (!r || r->gap.n < PCT_MIN) {
+        return FETCH_HEDGE_FIRST_NS;
     }
-    t = t < FETCH_HEDGE_MIN_NS ? FETCH_HEDGE_MIN_NS : t;
-    return u64_min(t, FETCH_HEDGE_MAX_NS);
-}
-
-static uint64_t dead_ns(struct source *s)
-{
-    uint64_t t = 8 * plan_hedge_ns(s);
-    return t < FETCH_DEAD_MIN_NS ? FETCH_DEAD_MIN_NS : u64_min(t, FETCH_DEAD_MAX_NS);
+    if (!r->hedge) { /* renewed with every eighth chunk */
+        uint64_t twice = 2 * pct_get(&r->gap, 50, 0);
+        uint64_t t = u64_max(pct_get(&r->gap, FETCH_HEDGE_PERCENT, 0), twice);
+        t = t < FETCH_HEDGE_MIN_NS ? FETCH_HEDGE_MIN_NS : t;
+        r->hedge = u64_min(t, FETCH_HEDGE_MAX_NS);
+    }
+    return r->hedge;
 }
 
 bool plan_candidate(const struct fetch *f, const struct flight *fl, const struct source *s)
@@ -57,24 +48,7 @@ bool plan_candidate(const struct fetch *f, const struct flight *fl, const struct
     return fl->n_members < FETCH_MEMBERS_MAX;
 }
 
-bool plan_origin_usable(const struct fetch *f, const struct flight *fl)
-{
-    return f->origin_up && !fl->peers_only && !fl->origin_failed && f->now >= f->origin_after;
-}
-
-double plan_origin_rate(const struct fetch *f)
-{
-    return rate_get(&f->origin.rate, FETCH_ORIGIN_RATE);
-}
-
-static bool proven(const struct source *s)
-{
-    return s->good >= FETCH_PROVEN;
-}
-
-/* Peers that may be asked now, and those that merely have no room. Without any, and without an
- * origin, late and paused ones are better than nothing (`desperate`). */
-static uint32_t candidates(struct fetch *f, const struct flight *fl, bool desperate, struct cand *c)
+uint32_t plan_candidates(struct fetch *f, const struct flight *fl, bool desperate, struct cand *c)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < f->slots; i++) {
@@ -89,7 +63,7 @@ static uint32_t candidates(struct fetch *f, const struct flight *fl, bool desper
         c[n].queued = (double)source_queued(s, fl->prio);
         uint64_t all = source_queued(s, FETCH_BACKGROUND), w = plan_window(s);
         uint64_t used = (uint64_t)c[n].queued;
-        if (!proven(s)) {
+        if (!source_proven(s)) {
             w = FETCH_TRIAL_CHUNKS * (uint64_t)STORAGE_CHUNK;
             used = all;
         } else if (all > w) {
@@ -103,8 +77,7 @@ static uint32_t candidates(struct fetch *f, const struct flight *fl, bool desper
 
 /* ---- peers ---- */
 
-/* When all candidates together would be done with `bytes` more, in seconds. */
-static double horizon(const struct cand *c, uint32_t n, double bytes)
+double plan_horizon(const struct cand *c, uint32_t n, double bytes)
 {
     double rate = 0, latency = 1e9;
     for (uint32_t i = 0; i < n; i++) {
@@ -155,7 +128,7 @@ static void assign(struct fetch *f, struct flight *fl, double *backlog)
     struct cand c[FETCH_PEERS_MAX];
     bool desperate = false;
     while (fl->unasked) {
-        uint32_t n = candidates(f, fl, desperate, c);
+        uint32_t n = plan_candidates(f, fl, desperate, c);
         if (!n) {
             if (desperate || plan_origin_usable(f, fl)) {
                 return;
@@ -163,26 +136,26 @@ static void assign(struct fetch *f, struct flight *fl, double *backlog)
             desperate = true;
             continue;
         }
-        double left = (double)fl->unasked * CHUNK;
-        double end = horizon(c, n, *backlog + left) * 1.1 + 0.005;
+        double chunk = flight_chunk_bytes(fl), left = (double)fl->unasked * chunk;
+        double end = plan_horizon(c, n, *backlog + left) * 1.1 + 0.005;
         /* A slow peer with room is not asked when the quick ones will be through with everything
          * before it is through with one chunk. */
         struct cand *best = NULL, *any = NULL;
         for (uint32_t i = 0; i < n; i++) {
-            double t = finish(&c[i], CHUNK);
-            if (!any || t < finish(any, CHUNK)) {
+            double t = finish(&c[i], chunk);
+            if (!any || t < finish(any, chunk)) {
                 any = &c[i];
             }
-            if (c[i].room && (!best || t < finish(best, CHUNK))) {
+            if (c[i].room && (!best || t < finish(best, chunk))) {
                 best = &c[i];
             }
         }
-        if (!best || (best != any && finish(best, CHUNK) > end)) {
+        if (!best || (best != any && finish(best, chunk) > end)) {
             *backlog += left;
             return;
         }
         double share = (end - best->latency) * best->rate - best->queued;
-        uint32_t most = share > CHUNK ? (uint32_t)(share / CHUNK) : 1;
+        uint32_t most = share > chunk ? (uint32_t)(share / chunk) : 1;
         most = most < best->room ? most : best->room;
         most = most < FETCH_RUN_MAX ? most : FETCH_RUN_MAX;
         uint32_t first, k = run_of(fl, most, &first);
@@ -211,6 +184,7 @@ static bool starving(const struct fetch *f, struct get *g, double expected_s)
 static void hedge(struct fetch *f, struct flight *fl)
 {
     struct cand c[FETCH_PEERS_MAX];
+    double chunk = flight_chunk_bytes(fl);
     uint32_t n = UINT32_MAX;
     for (struct link *l = fl->gets.next, *next; l != &fl->gets; l = next) {
         struct get *g = get_of_flight(l);
@@ -235,12 +209,12 @@ static void hedge(struct fetch *f, struct flight *fl)
                 k++;
             }
             if (n == UINT32_MAX) {
-                n = candidates(f, fl, false, c);
+                n = plan_candidates(f, fl, false, c);
             }
             struct cand *best = NULL;
             for (uint32_t j = 0; j < n; j++) {
                 if (c[j].s != g->s && c[j].room &&
-                    (!best || finish(&c[j], CHUNK) < finish(best, CHUNK))) {
+                    (!best || finish(&c[j], chunk) < finish(best, chunk))) {
                     best = &c[j];
                 }
             }
@@ -248,7 +222,7 @@ static void hedge(struct fetch *f, struct flight *fl)
                 break;
             }
             k = k < best->room ? k : best->room;
-            if (finish(best, k * CHUNK) * 2 + 0.05 > until ||
+            if (finish(best, k * chunk) * 2 + 0.05 > until ||
                 !may_hedge(f, fl, late, k * (uint64_t)STORAGE_CHUNK)) {
                 break;
             }
@@ -257,219 +231,10 @@ static void hedge(struct fetch *f, struct flight *fl)
                 break;
             }
             best->room -= k;
-            best->queued += k * CHUNK;
+            best->queued += k * chunk;
             i += k - 1;
         }
     }
-}
-
-/* ---- the origin ---- */
-
-/* The origin alone would have delivered it at virtual_end; so much later is allowed. A lower
- * priority waits for higher ones, there as here. */
-void plan_arrival(struct fetch *f, struct flight *fl)
-{
-    double now = (double)f->now, rate = plan_origin_rate(f);
-    double latency = (double)source_latency(&f->origin);
-    double left[FETCH_PRIOS] = {0}, sum = 0;
-    for (int p = FETCH_DEMAND; p >= (int)fl->prio; p--) {
-        for (struct link *l = f->begun[p].next; l != &f->begun[p]; l = l->next) {
-            sum += (double)flight_of(l)->left;
-        }
-        for (struct link *l = f->waiting[p].next; l != &f->waiting[p]; l = l->next) {
-            sum += (double)flight_of(l)->size;
-        }
-        left[p] = sum;
-    }
-    for (int p = fl->prio; p >= FETCH_BACKGROUND; p--) {
-        double v = f->virtual_end[p];
-        if (p == (int)fl->prio) {
-            /* Savings of the past may be spent on waiting, within a limit. */
-            double most = now + left[p] / rate * 1e9 + (double)FETCH_SAVINGS_NS;
-            v = v > most ? most : v;
-        }
-        v = (v > now ? v : now) + (double)(fl->begun ? fl->left : fl->size) / rate * 1e9;
-        f->virtual_end[p] = v;
-    }
-    double end = f->virtual_end[fl->prio] + latency;
-    fl->due = (uint64_t)(end + FETCH_ORIGIN_SLACK * (end - now));
-    bool trial = false;
-    for (uint32_t i = 0; i < f->slots; i++) {
-        struct source *s = f->peer[i];
-        if (s && plan_candidate(f, fl, s)) {
-            if (proven(s)) {
-                trial = false;
-                break;
-            }
-            trial |= !s->rec->tried;
-        }
-    }
-    if (trial && (!f->last_trial || f->now - f->last_trial >= FETCH_TRIAL_EVERY_NS)) {
-        fl->due += FETCH_TRIAL_NS;
-    }
-    f->origin_at = 0;
-}
-
-/* Will peers that have proved themselves deliver the rest in time? */
-static bool covered(struct fetch *f, struct flight *fl, double latency, double rate)
-{
-    struct cand c[FETCH_PEERS_MAX];
-    uint32_t n = candidates(f, fl, false, c), k = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        if (proven(c[i].s)) {
-            c[k++] = c[i];
-        }
-    }
-    if (!k) {
-        return false;
-    }
-    double bytes = (double)fl->unasked * CHUNK;
-    for (struct link *l = fl->gets.next; l != &fl->gets; l = l->next) {
-        const struct get *g = get_of_flight(l);
-        if (!source_is_origin(g->s) && (!proven(g->s) || g->s->late)) {
-            bytes += __builtin_popcountll(g->open) * CHUNK; /* to be asked of the others */
-        }
-    }
-    double t = horizon(c, k, bytes) * 1e9;
-    double origin = (latency + (double)fl->left / rate * 1e9) * (1 + FETCH_ORIGIN_SLACK);
-    double in_time = fl->due > f->now ? (double)(fl->due - f->now) : 0;
-    return t <= (in_time > origin ? in_time : origin);
-}
-
-static void want_origin(struct fetch *f, struct flight *fl, const char *why)
-{
-    if (fl->origin_wanted) {
-        return;
-    }
-    fl->origin_wanted = true;
-    char name[FETCH_NAME];
-    uint32_t tried = 0;
-    for (struct link *l = fl->gets.next; l != &fl->gets; l = l->next) {
-        struct get *g = get_of_flight(l);
-        if (!source_is_origin(g->s) && !proven(g->s)) {
-            g->s->rec->tried = f->now;
-            tried++;
-        }
-    }
-    if (tried) {
-        f->last_trial = f->now;
-    }
-    if (tried || fl->n_gets || fl->n_members) {
-        fetch_log(f, "%s: %s, the origin is asked for %u of %u chunks",
-                  flight_name(f, fl, name, sizeof name), why, fl->left_chunks, fl->n);
-    }
-}
-
-static bool origin_full(const struct fetch *f)
-{
-    double ahead =
-        plan_origin_rate(f) * (double)(source_latency(&f->origin) + ORIGIN_AHEAD_NS) / 1e9;
-    return (double)source_queued(&f->origin, FETCH_BACKGROUND) > ahead + 2 * CHUNK;
-}
-
-/* Ask the origin for what is missing: first what nobody is asked for, then the rest. Two Gets at a
- * time, so that it does not idle between them. */
-static void origin_gets(struct fetch *f, struct flight *fl)
-{
-    uint32_t open = 0;
-    for (struct link *l = fl->gets.next; l != &fl->gets; l = l->next) {
-        open += source_is_origin(get_of_flight(l)->s);
-    }
-    for (int pass = 0; pass < 2; pass++) {
-        for (uint32_t i = 0; i < fl->n && open < 2; i++) {
-            uint32_t k = 0;
-            while (i + k < fl->n && k < FETCH_RUN_MAX && !fl->c[i + k].done &&
-                   !fl->c[i + k].origin && (pass || !fl->c[i + k].asks)) {
-                k++;
-            }
-            if (!k) {
-                continue;
-            }
-            if (get_send(f, fl, &f->origin, i, k, false)) {
-                return;
-            }
-            open++;
-            i += k - 1;
-        }
-    }
-}
-
-/* The latest times at which the origin must begin so that each object is there when due; it serves
- * one after the other. */
-static void origin_rule(struct fetch *f)
-{
-    if (f->now < f->origin_at) {
-        return;
-    }
-    double rate = plan_origin_rate(f), latency = (double)source_latency(&f->origin);
-    double before = 0;
-    struct flight *first = NULL;
-    f->origin_at = FETCH_NEVER;
-    for (int p = FETCH_DEMAND; p > FETCH_BACKGROUND; p--) {
-        for (struct link *l = f->begun[p].next; l != &f->begun[p]; l = l->next) {
-            struct flight *fl = flight_of(l);
-            if (!plan_origin_usable(f, fl)) {
-                continue;
-            }
-            before += (double)fl->left;
-            if (!first && !fl->origin_wanted && !covered(f, fl, latency, rate)) {
-                first = fl;
-            }
-            if (!first) {
-                continue;
-            }
-            double start = (double)fl->due - latency - before / rate * 1e9;
-            if (start > (double)f->now) {
-                f->origin_at = u64_min(f->origin_at, (uint64_t)start + 1);
-                continue;
-            }
-            if (origin_full(f)) {
-                f->origin_at = 0; /* looked at again when something has come */
-                return;
-            }
-            want_origin(f, first, "no peer gives it in time");
-            origin_gets(f, first);
-            first = NULL;
-        }
-    }
-}
-
-void plan_conflict(struct fetch *f, struct flight *fl, const char *what)
-{
-    char name[FETCH_NAME];
-    bool origin = plan_origin_usable(f, fl);
-    f->s.conflicts++;
-    fetch_log(f, "%s: %s; %s", flight_name(f, fl, name, sizeof name), what,
-              origin ? "the origin decides" : "two others must agree, the origin is out of reach");
-    for (uint32_t i = 0; i < fl->n_members; i++) {
-        /* Those who have said nothing yet may still tip the scales. */
-        if (origin || fl->m[i].stated) {
-            flight_void(f, fl, i);
-            fl->m[i].excluded = fl->m[i].disputed = true;
-        }
-    }
-    for (struct link *l = fl->gets.next, *next; l != &fl->gets; l = next) {
-        struct get *g = get_of_flight(l);
-        next = l->next;
-        if (!source_is_origin(g->s) && fl->m[g->member].excluded) {
-            get_close(f, g, true);
-        }
-    }
-    if (origin) {
-        fl->conflict = true;
-        want_origin(f, fl, what);
-    } else {
-        fl->disputed = true;
-        for (uint32_t i = 0; i < f->slots; i++) {
-            if (f->peer[i] && plan_candidate(f, fl, f->peer[i])) {
-                f->dirty = true;
-                return;
-            }
-        }
-        flight_end(f, fl, ERR_DIGEST,
-                   "%s, and without the origin nobody can tell who is right; it is not used", what);
-    }
-    f->dirty = true;
 }
 
 /* ---- all together ---- */
@@ -508,7 +273,7 @@ static void without_source(struct fetch *f, struct flight *fl)
     }
     struct cand c[FETCH_PEERS_MAX];
     bool origin = f->origin_up && !fl->peers_only && !fl->origin_failed;
-    if (candidates(f, fl, !origin, c)) {
+    if (plan_candidates(f, fl, !origin, c)) {
         fl->no_source = 0; /* as soon as there is room */
         return;
     }
@@ -541,6 +306,19 @@ static void without_source(struct fetch *f, struct flight *fl)
     }
 }
 
+/* A peer that gives and is late just now: the origin rule says how long that may be waited for. */
+static bool hiccup(const struct fetch *f, const struct flight *fl)
+{
+    for (uint32_t i = 0; i < f->slots; i++) {
+        struct source *s = f->peer[i];
+        if (s && s->late && s->last_data && s->rec->pause_until <= f->now &&
+            plan_candidate(f, fl, s) && f->now - source_since(s) < 4 * plan_hedge_ns(s)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void plan_run(struct fetch *f)
 {
     double backlog = 0;
@@ -554,20 +332,24 @@ void plan_run(struct fetch *f)
             }
             if (fl->unasked && !fl->n_gets && !fl->origin_wanted && plan_origin_usable(f, fl)) {
                 struct cand c[FETCH_PEERS_MAX];
-                if (!candidates(f, fl, false, c)) {
-                    want_origin(f, fl, "no peer gives it");
+                if (!plan_candidates(f, fl, false, c) && !hiccup(f, fl)) {
+                    plan_want_origin(f, fl, "no peer gives it");
                 }
             }
         }
     }
-    origin_rule(f);
+    plan_origin_rule(f);
+    bool hedges = f->now >= f->hedge_at;
+    if (hedges) {
+        f->hedge_at = f->now + HEDGE_LOOK_NS;
+    }
     for (int p = FETCH_DEMAND; p >= FETCH_BACKGROUND; p--) {
         for (struct link *l = f->begun[p].next, *next; l != &f->begun[p]; l = next) {
             struct flight *fl = flight_of(l);
             next = l->next;
             if (fl->origin_wanted && plan_origin_usable(f, fl)) {
-                origin_gets(f, fl);
-            } else if (!fl->unasked) {
+                plan_origin_gets(f, fl);
+            } else if (!fl->unasked && hedges) {
                 hedge(f, fl);
             }
             without_source(f, fl);
@@ -575,110 +357,5 @@ void plan_run(struct fetch *f)
     }
     if (f->n_begun) {
         f->look_at = u64_min(f->look_at, f->now + LOOK_NS);
-    }
-}
-
-/* ---- time ---- */
-
-static uint64_t late_at(struct source *s)
-{
-    return u64_max(s->busy_since, s->last_data) + plan_hedge_ns(s);
-}
-
-static uint64_t dead_at(struct source *s)
-{
-    return u64_max(s->busy_since, u64_max(s->last_data, s->last_bytes)) + dead_ns(s);
-}
-
-uint64_t plan_deadline(const struct fetch *f)
-{
-    uint64_t t = f->look_at;
-    if (f->n_begun && f->origin_at) {
-        t = u64_min(t, f->origin_at);
-    }
-    for (uint32_t i = 0; i < f->slots; i++) {
-        struct source *s = f->peer[i];
-        if (s && s->n_gets) {
-            t = u64_min(t, s->late ? dead_at(s) : late_at(s));
-        }
-    }
-    return t;
-}
-
-static void say(struct fetch *f, struct flight *fl)
-{
-    char name[FETCH_NAME], on[300];
-    flight_waits_for(f, fl, on, sizeof on);
-    fetch_log(f, "%s: no byte for %.0f s; %u of %u chunks are there; %s",
-              flight_name(f, fl, name, sizeof name), (double)(f->now - fl->last_byte) / 1e9,
-              fl->begun ? fl->n - fl->left_chunks : 0, fl->n, on);
-}
-
-void plan_timers(struct fetch *f)
-{
-    for (uint32_t i = 0; i < f->slots; i++) {
-        struct source *s = f->peer[i];
-        if (!s || !s->n_gets) {
-            continue;
-        }
-        if (!s->late && f->now >= late_at(s)) {
-            s->late = true;
-            s->good = 0;
-            f->origin_at = 0;
-            f->dirty = true;
-        }
-        if (f->now >= dead_at(s)) {
-            s->rec->timeouts++;
-            s->late = false; /* the fault is told here */
-            source_fault(f, s, "gave no byte of what it was asked for");
-            source_drop_gets(f, s, true);
-        }
-    }
-    if (f->now >= f->origin_at) {
-        f->dirty = true;
-    }
-    if (f->now < f->look_at) {
-        return;
-    }
-    f->look_at = FETCH_NEVER;
-    f->dirty = true;
-    for (int p = 0; p < FETCH_PRIOS; p++) {
-        struct link *lists[] = {&f->waiting[p], &f->begun[p]};
-        for (int k = 0; k < 2; k++) {
-            for (struct link *l = lists[k]->next, *next; l != lists[k]; l = next) {
-                struct flight *fl = flight_of(l);
-                next = l->next;
-                if (f->now >= fl->say_at) {
-                    fl->say_at = f->now + FETCH_SAY_NS;
-                    say(f, fl);
-                }
-                f->look_at = u64_min(f->look_at, fl->say_at);
-                if (fl->begun && f->now - fl->last_byte >= f->o.give_up_ms * FETCH_MS &&
-                    !plan_origin_usable(f, fl)) {
-                    char on[300];
-                    flight_waits_for(f, fl, on, sizeof on);
-                    flight_end(f, fl, ERR_TIMEOUT, "no byte for %llu s; %s",
-                               (unsigned long long)f->o.give_up_ms / 1000, on);
-                }
-            }
-        }
-    }
-    /* A Get that is passed over while its peer serves others is given up at last. */
-    for (uint32_t i = 0; i < f->slots; i++) {
-        struct source *s = f->peer[i];
-        for (struct link *l = s ? s->gets.next : NULL, *next; l && l != &s->gets; l = next) {
-            struct get *g = get_of_source(l);
-            next = l->next;
-            bool highest = source_queued(s, g->prio) == source_queued(s, FETCH_BACKGROUND) ||
-                           source_queued(s, g->prio) == s->in_flight[g->prio];
-            if (highest && s->last_data > g->last &&
-                f->now - g->last >
-                    FETCH_DEAD_MAX_NS + (uint64_t)((double)source_queued(s, g->prio) /
-                                                   source_rate_now(f, s) * 4e9)) {
-                g->fl->m[g->member].excluded = true;
-                s->rec->timeouts++;
-                get_close(f, g, true);
-            }
-        }
     }
 }

@@ -254,10 +254,10 @@ static bool known_machine(const struct identity *me)
 
 int identity_settle(const char *home, struct identity *me, struct err *e)
 {
-    char line[B32_CHARS(MACHINE_MARK) + 2];
+    char text[B32_CHARS(MACHINE_MARK) + 1], line[sizeof text + 1];
     if (known_machine(me)) {
-        b32_encode(me->machine, sizeof me->machine, line);
-        strcat(line, "\n");
+        b32_encode(me->machine, sizeof me->machine, text);
+        snprintf(line, sizeof line, "%s\n", text);
         int r = home_write(home, machine_file, line, strlen(line), e);
         if (r) {
             return r;

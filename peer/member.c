@@ -242,10 +242,10 @@ int member_set_aside_key(struct member *m, const struct key_id *group, struct er
 int member_adopt(struct member *m, const struct key_id *group, const void *blob, size_t n,
                  struct err *e)
 {
-    char line[ID_TEXT + 1];
+    char text[ID_TEXT], line[sizeof text + 1];
     bool changed;
-    id_text(group, line);
-    strcat(line, "\n");
+    id_text(group, text);
+    snprintf(line, sizeof line, "%s\n", text);
     int r = home_folder(m->home, folder, e);
     r = r ? r : member_set_aside_key(m, group, e);
     r = r ? r : home_write(m->home, roster_file, blob, n, e);

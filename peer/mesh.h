@@ -68,8 +68,8 @@ struct mesh_opts {
     const char *const *static_peers; /* "host:port" */
     size_t n_static;
     bool no_bonjour;
-    /* As disco_options.allow: where may this node announce itself? NULL: by the home's networks
-     * file where the gateway is known to the node, else everywhere that is not virtual. */
+    /* As disco_options.allow: where may this node announce itself? NULL: everywhere that is not
+     * virtual. The node decides by networks.h and what its system tells of gateways. */
     bool (*allow)(void *ctx, const struct disco_if *net);
 
     uint64_t out_bytes_s;      /* to all peers together, 0: no limit */

@@ -109,7 +109,7 @@ static enum tls_priority tls_prio(unsigned prio)
 }
 
 static int put(struct tls_conn *c, const Shoal__Frame *f, const struct tls_raw *raw,
-                enum tls_priority pr)
+               enum tls_priority pr)
 {
     struct buf b;
     buf_init(&b, WIRE_BODY_MAX);

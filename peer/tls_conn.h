@@ -27,6 +27,7 @@ struct tls_conn;
 /* Of the other side, when the handshake is done. */
 struct tls_peer {
     uint8_t id[WIRE_ID];  /* SHA-256 of its public key (DER SubjectPublicKeyInfo) */
+    uint8_t key[65];      /* the key: an uncompressed point of P-256 */
     enum tls_trust trust; /* TLS_MEMBER or TLS_GUEST */
     char version[16];     /* "TLSv1.2" */
     char suite[64];

@@ -104,6 +104,10 @@ static int verify(void *ctx, mbedtls_x509_crt *crt, int depth, uint32_t *flags)
     sha256(crt->pk_raw.p, crt->pk_raw.len, en->peer.id);
     memcpy(en->why.id, en->peer.id, WIRE_ID);
     en->why.has_id = true;
+    if (crt->pk_raw.len > sizeof en->peer.key) { /* the point is the end of a P-256 key's DER */
+        memcpy(en->peer.key, crt->pk_raw.p + crt->pk_raw.len - sizeof en->peer.key,
+               sizeof en->peer.key);
+    }
     en->trust = TLS_STRANGER;
     if (mbedtls_pk_can_do(&crt->pk, MBEDTLS_PK_ECDSA) && mbedtls_pk_get_bitlen(&crt->pk) == 256) {
         en->trust = c->trusted(c->trusted_ctx, en->peer.id);

@@ -681,11 +681,13 @@ static void check_source(struct sim *s, struct source *x)
 void sim_check(struct sim *s)
 {
     struct fetch *f = s->f;
-    uint64_t begun_bytes = 0;
+    uint64_t begun_bytes = 0, todo[FETCH_PRIOS] = {0};
     uint32_t begun = 0, waiting = 0, wants = 0, puts = 0;
     assert_int_equal(f->depth, 0);
-    assert_ptr_equal(f->ended.next, &f->ended);
-    assert_ptr_equal(f->expired.next, &f->expired);
+    if (fetch_deadline(f) > s->now) { /* else they are called by the tick that is due */
+        assert_ptr_equal(f->ended.next, &f->ended);
+        assert_ptr_equal(f->expired.next, &f->expired);
+    }
     for (int p = 0; p < FETCH_PRIOS; p++) {
         for (struct link *l = f->waiting[p].next; l != &f->waiting[p]; l = l->next) {
             struct flight *fl = flight_of(l);
@@ -694,6 +696,7 @@ void sim_check(struct sim *s)
             for (struct link *w = fl->wants.next; w != &fl->wants; w = w->next) {
                 wants++;
             }
+            todo[p] += fl->size;
             waiting++;
         }
         for (struct link *l = f->begun[p].next; l != &f->begun[p]; l = l->next) {
@@ -741,6 +744,7 @@ void sim_check(struct sim *s)
                 wants++;
             }
             begun++;
+            todo[p] += left;
             begun_bytes += fl->size;
             puts += fl->put != NULL;
             /* Nothing goes ten seconds without bytes and without a line. */
@@ -755,6 +759,9 @@ void sim_check(struct sim *s)
     assert_int_equal(waiting, f->n_waiting);
     assert_int_equal(wants, f->n_wants);
     assert_int_equal(begun_bytes, f->begun_bytes);
+    for (int p = 0; p < FETCH_PRIOS; p++) {
+        assert_int_equal(todo[p], f->todo[p]);
+    }
     assert_int_equal(puts, s->live_puts);
     assert_true(f->begun_bytes <= 2 * f->o.max_bytes + s->size);
     for (uint32_t i = 0; i < FETCH_PEERS_MAX; i++) {
@@ -841,8 +848,10 @@ struct fetch_want *sim_want_opts(struct sim *s, uint32_t index, const struct fet
     struct err e = {0};
     x.done = on_done;
     x.ctx = s;
+    uint32_t done = s->n_done;
     s->pending++;
     assert_int_equal(fetch_get_object(s->f, sim_key(index), &x, &w, &e), 0);
+    assert_int_equal(s->n_done, done); /* never before the call returns */
     return w;
 }
 

@@ -144,9 +144,12 @@ static inline mode_t mode_of(const char *path)
 static inline int names_in(const char *path)
 {
     char *s = output("ls -A '%s' | wc -l", path);
-    int n = atoi(s);
+    assert_non_null(s);
+    char *end;
+    long n = strtol(s, &end, 10);
+    assert_true(end != s && !*end && n >= 0 && n <= 1000000);
     free(s);
-    return n;
+    return (int)n;
 }
 
 #endif

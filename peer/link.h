@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: MIT
+ * link.h: one connection with a peer and its protocol state machine. Private to peer/mesh*.c.
+ *
+ * States: DIAL (TCP or TLS under way; only links that this node dialled), HELLO (TLS is done, the
+ * other side has not said hello), PROBE (it has, but another run of the same node is connected:
+ * asking that one whether it lives), GUEST (no member yet: only Join, or the Roster that proves
+ * membership, is taken), UP, CLOSING. What a link tells the rest of the mesh are the mesh_* calls
+ * of mesh_int.h. Loop thread. */
+#ifndef SHOAL_PEER_LINK_H
+#define SHOAL_PEER_LINK_H
+
+#include "discovery/disco.h"
+#include "peer/codec.h"
+#include "peer/have.h"
+#include "peer/instance.h"
+#include "peer/serve.h"
+#include "peer/tls_conn.h"
+
+#define LINK_ROW DISCO_STATIC_TEXT
+#define LINK_NO_SLOT UINT32_MAX
+#define LINK_CREDIT (128ull << 20)     /* raw bytes a peer may send ahead */
+#define LINK_CREDIT_STEP (16ull << 20) /* given back in such steps */
+#define MESH_SHORT 17                  /* a short id for discovery with its NUL */
+
+struct mesh;
+
+enum link_state { LINK_DIAL, LINK_HELLO, LINK_PROBE, LINK_GUEST, LINK_UP, LINK_CLOSING };
+
+struct plink {
+    struct plink *next, *prev; /* of the mesh */
+    struct mesh *m;
+    struct tls_conn *c;
+    bool dialed;
+    enum link_state state;
+    uint64_t since; /* in this state */
+
+    /* Of discovery: which row and address it was dialled for, or (inbound) where it listens. */
+    char row[LINK_ROW];
+    struct sockaddr_storage addr;
+    bool has_addr;
+    uint64_t began;
+    bool live; /* discovery counts it as a live connection */
+    /* How it ends, decided before it is closed; UNTRIED: by what TLS says. */
+    enum disco_outcome end;
+    char end_text[DISCO_TEXT];
+    bool silent; /* no report about its end: an attempt that lost the race */
+
+    struct tls_peer tls;
+    char node[MESH_SHORT];
+    struct instance inst;
+    uint64_t roster_version;
+    uint32_t version, numerics;
+    bool model_same, has_model, origin_works;
+    bool knows_us; /* it sees us as a member: its hello was the full one */
+    uint16_t listen_port;
+    uint64_t said_objects;
+    char software[WIRE_NAME_MAX + 1];
+
+    struct plink *probe;    /* PROBE: the older link; of that one: the newer */
+    uint8_t told_clone[16]; /* run of the double that this peer was told of */
+
+    uint32_t slot; /* of the fetch engine, or LINK_NO_SLOT */
+    struct serve_peer *serve;
+    struct held_rx rx;
+    bool need_snapshot;
+    uint64_t snapshot_at;
+    uint64_t credit, consumed; /* left to the peer; not given back yet */
+
+    uint64_t alive_at, seen_in; /* last sign of life; bytes in at that time */
+    uint64_t ping_at, ping_id, rtt;
+    bool data_since; /* a Data came since the last tick */
+    bool retiring;   /* its keys are worn: a fresh connection was dialled */
+    uint64_t rate_at, rate_in0, rate_out0;
+    double rate_in, rate_out;
+    uint64_t up_at;
+};
+
+/* A connection that this node dials; NULL when it cannot even begin. */
+struct plink *link_dial(struct mesh *m, const char *row, const struct sockaddr_storage *addr);
+/* ctx: struct mesh. For the listener. */
+extern const struct tls_conn_cb link_accept_cb;
+
+/* Say goodbye and close. `reason` is a GoodbyeReason; end and text are for discovery and the log.
+ */
+void link_close(struct plink *l, int reason, const char *goodbye, enum disco_outcome end,
+                const char *text);
+void link_abort(struct plink *l, enum disco_outcome end, const char *text);
+
+/* Encode and queue. Returns as tls_conn_send. */
+int link_send(struct plink *l, const Shoal__Frame *f, enum tls_priority pr);
+int link_send_body(struct plink *l, const void *body, size_t n);
+void link_send_roster(struct plink *l);
+void link_send_snapshot(struct plink *l);
+/* Tell a connected peer that a double of it came (its run: for telling once). */
+void link_tell_clone(struct plink *l, const uint8_t run[16], const char *text);
+/* Heartbeat, time limits, rates. */
+void link_tick(struct plink *l, uint64_t now);
+/* HELLO or PROBE is over: it is the connection with that node from now on. */
+void link_up(struct plink *l);
+void link_ping(struct plink *l, uint64_t now);
+
+/* ---- between link.c and link_in.c ---- */
+void link_set_state(struct plink *l, enum link_state s);
+/* The parts that know of this peer let go of it. */
+void link_down(struct plink *l, bool goodbye);
+void link_decide_end(struct plink *l, enum disco_outcome end,
+                     const char *text); /* the first counts */
+void link_broke(struct plink *l, const char *how);
+void link_send_hello(struct plink *l, bool full);
+void link_send_have_ask(struct plink *l);
+/* A decoded message; `raw` has its raw bytes. */
+void link_take(struct plink *l, const Shoal__Frame *f, const struct frame *raw);
+
+#endif

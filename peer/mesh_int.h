@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: MIT
+ * mesh_int.h: private to peer/mesh*.c and peer/link.c.
+ *
+ *   mesh.c         life, threads, notes from other threads
+ *   mesh_fetch.c   fetching, the origin, telling what is held here
+ *   mesh_dial.c    discovery, dialling, what discovery is told
+ *   mesh_member.c  who is believed, rosters, doubles, admitting guests
+ *   mesh_status.c  reports
+ *   mesh_join.c    the joining side, invites
+ *   link.c         one connection */
+#ifndef SHOAL_PEER_MESH_INT_H
+#define SHOAL_PEER_MESH_INT_H
+
+#include "peer/link.h"
+#include "peer/listen.h"
+#include "peer/invite.h"
+#include "peer/member.h"
+#include "peer/mesh.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#define MS_NS 1000000ull
+#define WANT_BUCKETS 1024
+#define LOG_MEMORY 32
+
+/* What the TLS workers read about keys. */
+struct mesh_trust {
+    pthread_rwlock_t lock;
+    struct key_id *ids; /* ascending */
+    int8_t *what;       /* enum tls_trust */
+    size_t n;
+    bool in_group, guests; /* guests: an invite is open */
+};
+
+struct mwant {
+    struct mwant *next;
+    struct mesh *m;
+    uint64_t id;
+    struct object_key key;
+    struct mesh_want o;
+    struct fetch_want *want;
+};
+
+/* A note for the LAN thread; `run` frees it unless somebody waits for it. */
+struct note {
+    struct note *next;
+    void (*run)(struct mesh *m, struct note *n);
+    bool sync, done;
+};
+
+struct mesh {
+    struct mesh_opts o; /* copied; strings below */
+    char *home, *machine_id, *software, *listen_host, *bus_host;
+    char **statics;
+    size_t n_statics;
+    struct mesh_extent *extents;
+    struct mesh_origin origin;
+
+    uv_loop_t own_loop, *loop;
+    bool has_loop, threaded, started;
+    uv_thread_t thread;
+    _Atomic(bool) loop_set;
+    uv_thread_t loop_thread;
+
+    /* notes */
+    pthread_mutex_t mu;
+    pthread_cond_t cond;
+    struct note *notes, **notes_tail;
+    uv_async_t async;
+    bool async_closed;
+    _Atomic uint64_t next_want;
+    _Atomic(int) n_up;
+
+    struct identity me;
+    struct instance self;
+    struct member member;
+    struct mesh_trust trust;
+    char node[MESH_SHORT];
+    uint64_t home_stamp;           /* of the files looked at */
+    uint8_t acted_on[SHA256_SIZE]; /* digest of the roster, zero: in no shoal */
+    struct err home_err;
+
+    struct tls_pool *pool;
+    struct tls_listen *listen;
+    int port;
+    struct disco *disco;
+    struct fetch *fetch;
+    struct serve *serve;
+    struct held *held;
+
+    struct plink *links;
+    size_t n_links;
+    struct mwant *wants[WANT_BUCKETS];
+
+    uv_timer_t tick, fetch_timer, dial_timer, have_timer, close_timer;
+    uint64_t opened_at, look_at, dial_due;
+    bool origin_up;
+    bool asleep, closing, closed, pool_closing;
+    int open; /* handles and parts whose close is awaited */
+
+    uint64_t refused[16]; /* inbound connections that never opened, by enum tls_end */
+    uint64_t clones, guests_failed, joined, protocol_faults;
+    struct {
+        uint64_t hash, at;
+    } logged[LOG_MEMORY];
+    unsigned log_next;
+
+    uint64_t cover_at, cover_have, cover_of;
+};
+
+/* ---- mesh.c ---- */
+void mesh_log(struct mesh *m, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* The same, but not again within a minute. */
+void mesh_log_once(struct mesh *m, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+bool mesh_on_loop(struct mesh *m);
+/* Leave a note; with n->sync wait until it ran. */
+void mesh_post(struct mesh *m, struct note *n);
+void mesh_link_gone(struct mesh *m); /* a link was freed */
+void mesh_ref(struct mesh *m);
+void mesh_unref(void *m);
+static inline void mesh_short(const struct key_id *id, char out[MESH_SHORT]);
+
+/* ---- mesh_fetch.c ---- */
+int mesh_fetch_open(struct mesh *m, struct err *e);
+
+/* ---- mesh_dial.c ---- */
+int mesh_disco_open(struct mesh *m, struct err *e);
+void mesh_dial_soon(struct mesh *m);
+void mesh_dial_timer(uv_timer_t *t);
+/* TLS is done on a link that was dialled: other attempts at the same peer are given up. */
+void mesh_dial_won(struct plink *l);
+void mesh_report_up(struct plink *l);
+void mesh_report_end(struct plink *l, const struct tls_close *why);
+
+/* ---- mesh_member.c ---- */
+int mesh_trust_init(struct mesh *m);
+void mesh_trust_free(struct mesh *m);
+int mesh_trusted_in(void *mesh, const uint8_t id[WIRE_ID]);
+int mesh_trusted_out(void *mesh, const uint8_t id[WIRE_ID]);
+/* The membership may have changed: trust, links of removed nodes, telling others (not `but`). */
+void mesh_membership(struct mesh *m, const struct plink *but);
+void mesh_look_now(struct mesh *m);
+/* A peer sent its roster. */
+void mesh_take_roster(struct plink *l, const Shoal__Roster *r);
+void mesh_admit(struct plink *l, const Shoal__Join *j);
+/* Its hello was read and is fine: is it the connection to keep? */
+void mesh_decide(struct plink *l);
+void mesh_probe_over(struct plink *old, bool answers);
+struct plink *mesh_find_up(struct mesh *m, const struct key_id *id);
+
+#include "peer/b32.h"
+#include <string.h>
+static inline void mesh_short(const struct key_id *id, char out[MESH_SHORT])
+{
+    char s[B32_CHARS(SHA256_SIZE) + 1];
+    b32_encode(id->b, SHA256_SIZE, s);
+    memcpy(out, s, MESH_SHORT - 1);
+    out[MESH_SHORT - 1] = 0;
+}
+
+#endif

@@ -1,0 +1,432 @@
+/* SPDX-License-Identifier: MIT
+ * mesh_member.c: whom the mesh believes: the table that TLS workers read, rosters from peers and
+ * from the disk, guests that join, one connection per member, doubles. See mesh_int.h. */
+#include "peer/home.h"
+#include "peer/join.h"
+#include "peer/mesh_int.h"
+
+#include "proto/base/clock.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <time.h>
+
+/* ---- the table ---- */
+
+static int by_id(const void *a, const void *b)
+{
+    return memcmp(a, b, sizeof(struct key_id));
+}
+
+int mesh_trust_init(struct mesh *m)
+{
+    return pthread_rwlock_init(&m->trust.lock, NULL) ? ERR_NOMEM : 0;
+}
+
+void mesh_trust_free(struct mesh *m)
+{
+    pthread_rwlock_destroy(&m->trust.lock);
+    free(m->trust.ids);
+    free(m->trust.what);
+}
+
+static int look_up(struct mesh_trust *t, const uint8_t id[WIRE_ID], bool out)
+{
+    int r = TLS_STRANGER;
+    pthread_rwlock_rdlock(&t->lock);
+    if (t->in_group) {
+        const struct key_id *k = bsearch(id, t->ids, t->n, sizeof *t->ids, by_id);
+        r = k ? t->what[k - t->ids] : (out || t->guests) ? TLS_GUEST : TLS_STRANGER;
+    }
+    pthread_rwlock_unlock(&t->lock);
+    return r;
+}
+
+int mesh_trusted_in(void *mesh, const uint8_t id[WIRE_ID])
+{
+    return look_up(&((struct mesh *)mesh)->trust, id, false);
+}
+
+/* Whoever this node dials may turn out to be a member that it has not heard of: then the roster
+ * that comes says so, and until then nothing is told (link.c). */
+int mesh_trusted_out(void *mesh, const uint8_t id[WIRE_ID])
+{
+    return look_up(&((struct mesh *)mesh)->trust, id, true);
+}
+
+/* Members and removed nodes are both ascending and disjoint. */
+static int build(struct mesh *m)
+{
+    const struct roster *r = &m->member.roster;
+    size_t n = m->member.in_group ? r->members_n + r->removed_n : 0, i = 0, k = 0;
+    struct key_id *ids = malloc((n + 1) * sizeof *ids);
+    int8_t *what = malloc(n + 1);
+    if (!ids || !what) {
+        free(ids);
+        free(what);
+        return ERR_NOMEM;
+    }
+    for (size_t j = 0; j < n; j++) {
+        bool member = k == r->removed_n ||
+                      (i < r->members_n && by_id(&r->members[i].id, &r->removed[k].id) < 0);
+        ids[j] = member ? r->members[i].id : r->removed[k].id;
+        what[j] = member ? TLS_MEMBER : TLS_REMOVED;
+        i += member;
+        k += !member;
+    }
+    struct mesh_trust *t = &m->trust;
+    pthread_rwlock_wrlock(&t->lock);
+    free(t->ids);
+    free(t->what);
+    t->ids = ids;
+    t->what = what;
+    t->n = n;
+    t->in_group = m->member.in_group;
+    pthread_rwlock_unlock(&t->lock);
+    return 0;
+}
+
+static void set_guests(struct mesh *m, bool guests)
+{
+    pthread_rwlock_wrlock(&m->trust.lock);
+    m->trust.guests = guests;
+    pthread_rwlock_unlock(&m->trust.lock);
+}
+
+/* ---- the home's files ---- */
+
+static uint64_t stamp(const char *home, const char *rel, uint64_t h)
+{
+    char path[HOME_PATH_MAX];
+    struct stat st;
+    uint64_t v[4] = {0};
+    if (!home_path(home, rel, path, NULL) && stat(path, &st) == 0) {
+#ifdef __APPLE__
+        const struct timespec *t = &st.st_mtimespec;
+#else
+        const struct timespec *t = &st.st_mtim;
+#endif
+        v[0] = (uint64_t)t->tv_sec * 1000000000u + (uint64_t)t->tv_nsec;
+        v[1] = (uint64_t)st.st_ino;
+        v[2] = (uint64_t)st.st_size;
+        v[3] = 1;
+    }
+    for (int i = 0; i < 4; i++) {
+        h = (h ^ v[i]) * 0x100000001b3u;
+    }
+    return h;
+}
+
+static uint64_t stamp_all(const char *home)
+{
+    static const char *const files[] = {"shoal", "shoal/group", "shoal/roster", "shoal/group.key",
+                                        "shoal/invites"};
+    uint64_t h = 0xcbf29ce484222325u;
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        h = stamp(home, files[i], h);
+    }
+    return h;
+}
+
+/* Is there an invite that somebody may still come with? Spent ones let nobody in but a node that
+ * lost the answer, so they count until they expire, too. */
+static bool invites_open(struct mesh *m)
+{
+    struct invite *list = NULL;
+    size_t n = 0, damaged = 0;
+    bool open = false;
+    uint64_t now = (uint64_t)time(NULL);
+    if (!m->member.signing_key || !home_has(m->home, "shoal/invites") ||
+        invite_list(m->home, &list, &n, &damaged, NULL)) {
+        return false;
+    }
+    for (size_t i = 0; i < n; i++) {
+        open |= list[i].expires > now;
+    }
+    free(list);
+    return open;
+}
+
+void mesh_look_now(struct mesh *m)
+{
+    struct err e = {0};
+    uint64_t s = stamp_all(m->home);
+    bool changed;
+    m->look_at = clock_ns() + m->o.look_ms * MS_NS;
+    if (s == m->home_stamp) {
+        if (m->trust.guests) {
+            set_guests(m, invites_open(m)); /* time may have ended it */
+        }
+        return;
+    }
+    if (member_reload(&m->member, &changed, &e)) {
+        mesh_log_once(m, "the membership on disk is not used: %s", e.msg);
+        return;
+    }
+    m->home_stamp = stamp_all(m->home);
+    mesh_membership(m, NULL);
+    set_guests(m, invites_open(m));
+}
+
+/* Every function of member.h may have brought news from the disk, so what counts is whether the
+ * roster is the one that was acted on last. */
+static bool is_news(struct mesh *m)
+{
+    uint8_t now[SHA256_SIZE] = {0};
+    if (m->member.in_group) {
+        sha256(m->member.blob.p ? m->member.blob.p : "", m->member.blob.n, now);
+    }
+    if (memcmp(now, m->acted_on, sizeof now) == 0) {
+        return false;
+    }
+    memcpy(m->acted_on, now, sizeof now);
+    return true;
+}
+
+void mesh_membership(struct mesh *m, const struct plink *but)
+{
+    struct err e = {0};
+    if (!is_news(m)) {
+        return;
+    }
+    if (build(m)) {
+        mesh_log(m, "no memory for the new roster: the old one stays in use");
+        memset(m->acted_on, 0, sizeof m->acted_on);
+        return;
+    }
+    if (!m->member.in_group) {
+        return;
+    }
+    if (!m->disco && !m->closing && mesh_disco_open(m, &e)) {
+        mesh_log(m, "discovery does not run: %s", e.msg);
+    }
+    for (size_t i = 0; m->disco && i < m->member.roster.removed_n; i++) {
+        char node[MESH_SHORT];
+        mesh_short(&m->member.roster.removed[i].id, node);
+        disco_forget(m->disco, node);
+    }
+    if (roster_has_removed(&m->member.roster, &m->me.id)) {
+        mesh_log_once(m, "this node was removed from the shoal: to come back it needs a new "
+                         "identity and a new invite");
+    }
+    for (struct plink *l = m->links, *next; l; l = next) {
+        next = l->next;
+        struct err why = {0};
+        if (l->state != LINK_UP) {
+            continue;
+        }
+        enum roster_standing s = member_standing(&m->member, &l->inst.id, NULL, 0, &why);
+        if (l != but || s != STANDING_MEMBER) {
+            link_send_roster(l);
+        }
+        if (s != STANDING_MEMBER) {
+            mesh_log(m, "peer %s is no member any more: closed", l->node);
+            link_close(l, SHOAL__GOODBYE_REASON__GOODBYE_REMOVED, why.msg, DISCO_REJECTED,
+                       "it was removed from the shoal");
+        }
+    }
+    mesh_dial_soon(m);
+}
+
+void mesh_take_roster(struct plink *l, const Shoal__Roster *r)
+{
+    struct mesh *m = l->m;
+    struct err e = {0};
+    enum member_taken what;
+    if (l->tls.trust == TLS_MEMBER && l->state == LINK_GUEST) {
+        return; /* it waits for ours */
+    }
+    if (member_take_roster(&m->member, r->blob.data, r->blob.len, &what, &e)) {
+        mesh_log_once(m, "peer %s sent a roster that is not taken: %s", l->node, e.msg);
+        if (l->state == LINK_GUEST) {
+            link_close(l, SHOAL__GOODBYE_REASON__GOODBYE_GROUP, NULL, DISCO_REJECTED,
+                       "the node there is of another shoal");
+        }
+        return;
+    }
+    m->home_stamp = 0; /* looked at again, in case the disk had more */
+    if (what == TAKEN_NEWER || what == TAKEN_MERGED) {
+        mesh_log(m, "roster %llu taken from peer %s: %zu members, %zu removed",
+                 (unsigned long long)m->member.roster.version, l->node, m->member.roster.members_n,
+                 m->member.roster.removed_n);
+    }
+    mesh_membership(m, what == TAKEN_NEWER ? l : NULL);
+    if (what == TAKEN_OLDER && l->state == LINK_UP) {
+        link_send_roster(l);
+    }
+    if (l->state != LINK_GUEST) {
+        return;
+    }
+    struct key_id id;
+    memcpy(id.b, l->tls.id, WIRE_ID);
+    if (member_standing(&m->member, &id, r->blob.data, r->blob.len, NULL) == STANDING_MEMBER) {
+        /* A member after all: a fresh connection on equal terms. */
+        link_close(l, SHOAL__GOODBYE_REASON__GOODBYE_REPLACED, NULL, DISCO_CLOSED, "");
+    } else {
+        link_close(l, SHOAL__GOODBYE_REASON__GOODBYE_GROUP, NULL, DISCO_REJECTED,
+                   "the node there is no member of this shoal");
+    }
+}
+
+/* ---- joining, the inviting side ---- */
+
+static void reply(struct plink *l, const struct join_answer *a)
+{
+    Shoal__JoinReply r = SHOAL__JOIN_REPLY__INIT;
+    Shoal__Roster roster = SHOAL__ROSTER__INIT;
+    Shoal__Frame f = SHOAL__FRAME__INIT;
+    r.result = (Shoal__JoinResult)a->result;
+    r.text = (char *)(uintptr_t)a->text;
+    if (a->result == JOINED) {
+        roster.version = l->m->member.roster.version;
+        roster.blob.data = (uint8_t *)a->blob.p;
+        roster.blob.len = a->blob.n;
+        r.roster = &roster;
+        r.proof.data = (uint8_t *)(uintptr_t)a->proof;
+        r.proof.len = SHA256_SIZE;
+    }
+    f.kind_case = SHOAL__FRAME__KIND_JOIN_REPLY;
+    f.join_reply = &r;
+    link_send(l, &f, TLS_CONTROL);
+}
+
+void mesh_admit(struct plink *l, const Shoal__Join *j)
+{
+    struct mesh *m = l->m;
+    struct join_request q;
+    struct join_answer a;
+    struct err e = {0};
+    struct key_id id;
+    crypto_key_id(l->tls.key, &id);
+    if (memcmp(id.b, l->tls.id, SHA256_SIZE) != 0) { /* no canonical P-256 key */
+        m->guests_failed++;
+        link_close(l, SHOAL__GOODBYE_REASON__GOODBYE_PROTOCOL, "a node's key must be of P-256",
+                   DISCO_REJECTED, "");
+        return;
+    }
+    memcpy(q.invite, j->invite_id.data, sizeof q.invite);
+    memcpy(q.proof, j->proof.data, sizeof q.proof);
+    int r = join_admit(&m->member, &q, l->tls.key, (uint64_t)time(NULL), &a, &e);
+    if (r) {
+        m->guests_failed++;
+        mesh_log_once(m, "not taken in, from %s: %s", tls_conn_address(l->c), e.msg);
+    } else {
+        m->joined++;
+        mesh_log(m, "node %s joined the shoal by an invite", l->node);
+    }
+    reply(l, &a);
+    join_answer_free(&a);
+    link_close(l, SHOAL__GOODBYE_REASON__GOODBYE_REPLACED, NULL, DISCO_CLOSED, "");
+    mesh_membership(m, NULL);
+}
+
+/* ---- one connection per member ---- */
+
+struct plink *mesh_find_up(struct mesh *m, const struct key_id *id)
+{
+    for (struct plink *l = m->links; l; l = l->next) {
+        if (l->state == LINK_UP && id_equal(&l->inst.id, id)) {
+            return l;
+        }
+    }
+    return NULL;
+}
+
+static void refuse_double(struct plink *l, struct plink *known)
+{
+    struct mesh *m = l->m;
+    char text[DISCO_TEXT * 2];
+    bool own = id_equal(&m->self.id, &l->inst.id);
+    m->clones++;
+    instance_text(&l->inst.id, own ? EAR_OWN : EAR_THIRD, text, sizeof text);
+    mesh_log_once(m, "%s", text);
+    instance_text(&l->inst.id, own ? EAR_OWN : EAR_NEW, text, sizeof text);
+    link_close(l, SHOAL__GOODBYE_REASON__GOODBYE_CLONE, text, DISCO_REJECTED,
+               "one node key runs on two machines");
+    if (known) {
+        instance_text(&known->inst.id, EAR_OLD, text, sizeof text);
+        link_tell_clone(known, l->inst.run, text);
+    }
+}
+
+static bool lower_dials(const struct plink *l)
+{
+    bool we_are_lower = memcmp(l->m->me.id.b, l->inst.id.b, WIRE_ID) < 0;
+    return l->dialed == we_are_lower;
+}
+
+/* Two live connections of one run: the lower id's outgoing one stays; of two in one direction the
+ * newer, since its dialler gave the older up. */
+static void choose(struct plink *old, struct plink *l)
+{
+    bool keep_new = old->dialed == l->dialed || lower_dials(l);
+    if (keep_new) {
+        link_close(old,
+                   old->dialed == l->dialed ? SHOAL__GOODBYE_REASON__GOODBYE_REPLACED
+                                            : SHOAL__GOODBYE_REASON__GOODBYE_DUPLICATE,
+                   NULL, DISCO_CLOSED, "another connection to the same node is kept");
+        link_up(l);
+        return;
+    }
+    mesh_report_up(l); /* the address works */
+    link_close(l, SHOAL__GOODBYE_REASON__GOODBYE_DUPLICATE, NULL, DISCO_CLOSED,
+               "another connection to the same node is kept");
+}
+
+static void decide(struct plink *l, struct plink *old, enum instance_old state)
+{
+    struct mesh *m = l->m;
+    switch (instance_decide(&m->self, old ? &old->inst : NULL, state, &l->inst)) {
+    case INSTANCE_NEW:
+        link_up(l);
+        break;
+    case INSTANCE_SAME:
+        choose(old, l);
+        break;
+    case INSTANCE_MOVED:
+        mesh_log(m, "peer %s runs on another machine now", l->node);
+        /* fallthrough */
+    case INSTANCE_RESTARTED:
+        link_abort(old, DISCO_CLOSED, "the node was started anew");
+        link_up(l);
+        break;
+    case INSTANCE_PROBE:
+        l->state = LINK_PROBE;
+        l->since = clock_ns();
+        l->probe = old;
+        old->probe = l;
+        tls_conn_pause(l->c);
+        link_ping(old, l->since);
+        break;
+    case INSTANCE_TWICE:
+        refuse_double(l, old);
+        break;
+    case INSTANCE_SELF:
+        link_close(l, SHOAL__GOODBYE_REASON__GOODBYE_SELF, NULL, DISCO_REJECTED,
+                   "that address is this node's own");
+        break;
+    }
+}
+
+void mesh_decide(struct plink *l)
+{
+    struct plink *old = mesh_find_up(l->m, &l->inst.id);
+    if (old && old->probe && old->probe != l) { /* a third one while the second waits */
+        link_close(l, SHOAL__GOODBYE_REASON__GOODBYE_BUSY, NULL, DISCO_TIMEOUT,
+                   "another connection of this node is being looked at");
+        return;
+    }
+    decide(l, old, OLD_UNKNOWN);
+}
+
+void mesh_probe_over(struct plink *old, bool answers)
+{
+    struct plink *l = old->probe;
+    old->probe = NULL;
+    l->probe = NULL;
+    if (l->state == LINK_PROBE) {
+        decide(l, old, answers ? OLD_ANSWERS : OLD_GONE);
+    }
+}
