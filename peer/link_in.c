@@ -221,6 +221,10 @@ static void on_pong(struct plink *l, const Shoal__Pong *p)
     if (l->slot != LINK_NO_SLOT) {
         fetch_on_rtt(l->m->fetch, l->slot, l->rtt);
     }
+    if (l->live && l->m->disco) {
+        disco_measured(l->m->disco, l->node, (const struct sockaddr *)&l->addr, 0,
+                       (double)l->rtt / 1e9);
+    }
     if (l->probe) {
         mesh_probe_over(l, true);
     }

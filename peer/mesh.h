@@ -151,7 +151,7 @@ int mesh_status(struct mesh *m, struct buf *out, struct err *e);
 int mesh_why(struct mesh *m, struct buf *out, struct err *e);
 /* How many peers are connected, hello done. */
 int mesh_peers(struct mesh *m);
-/* Do `n` (may be 0) members serve this object now? */
+/* How many connected members have this object and are not banned. */
 int mesh_holders(struct mesh *m, struct object_key k, uint32_t *n);
 
 /* ---- doing ---- */

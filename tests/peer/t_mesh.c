@@ -7,7 +7,11 @@
 
 #include <time.h>
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#ifndef __has_feature
+#define __has_feature(x) 0
+#endif
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__) || \
+    __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
 #define SLOWER 20 /* what watching memory costs */
 #else
 #define SLOWER 1
@@ -444,12 +448,19 @@ static void test_versions(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_objects_flow),   cmocka_unit_test(test_in_memory_discovery),
-        cmocka_unit_test(test_one_connection), cmocka_unit_test(test_replaced_connection),
-        cmocka_unit_test(test_other_model),    cmocka_unit_test(test_goodbye_and_restart),
-        cmocka_unit_test(test_sleep_and_wake), cmocka_unit_test(test_removed_member),
-        cmocka_unit_test(test_join_by_token),  cmocka_unit_test(test_roster_by_the_new_member),
-        cmocka_unit_test(test_cloned_home),    cmocka_unit_test(test_versions),
+        cmocka_unit_test(test_objects_flow),
+        cmocka_unit_test(test_in_memory_discovery),
+        cmocka_unit_test(test_one_connection),
+        cmocka_unit_test(test_replaced_connection),
+        cmocka_unit_test(test_other_model),
+        cmocka_unit_test(test_goodbye_and_restart),
+        cmocka_unit_test(test_idle),
+        cmocka_unit_test(test_sleep_and_wake),
+        cmocka_unit_test(test_removed_member),
+        cmocka_unit_test(test_join_by_token),
+        cmocka_unit_test(test_roster_by_the_new_member),
+        cmocka_unit_test(test_cloned_home),
+        cmocka_unit_test(test_versions),
     };
     if (getenv("KIT_ONLY")) {
         cmocka_set_test_filter(getenv("KIT_ONLY"));
