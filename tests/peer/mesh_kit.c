@@ -460,7 +460,14 @@ double kit_status(struct kit_mesh *k, const char *path)
     while (*path && j) {
         size_t n = strcspn(path, ".");
         snprintf(part, sizeof part, "%.*s", (int)n, path);
-        j = json_is_array(j) ? json_array_get(j, (size_t)atoi(part)) : json_object_get(j, part);
+        if (json_is_array(j)) {
+            char *end;
+            size_t i = strtoul(part, &end, 10);
+            assert_true(end != part && !*end);
+            j = json_array_get(j, i);
+        } else {
+            j = json_object_get(j, part);
+        }
         path += n + (path[n] == '.');
     }
     double v = j && json_is_number(j)    ? json_number_value(j)
