@@ -301,13 +301,21 @@ static bool wanted(const struct shape *s, const char *only)
     return !only || !strncmp(s->name, only, strlen(only));
 }
 
+static size_t count(const char *only)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        n += wanted(&shapes[i], only);
+    return n;
+}
+
 int kern_bench_each(const struct kern_bench_opts *o, kern_bench_fn *fn, void *ctx)
 {
     struct bench b;
+    size_t n = count(o->only);
+    if (!n)
+        return KERN_EINVAL;
     int rc = bench_open(&b, o);
-    size_t n = 0;
-    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
-        n += wanted(&shapes[i], o->only);
     for (size_t i = 0; !rc && i < sizeof shapes / sizeof *shapes; i++)
         if (wanted(&shapes[i], o->only))
             measure(&b, &shapes[i], o->seconds / (double)n, fn, ctx);
@@ -344,7 +352,7 @@ int kern_bench(FILE *out, bool json, const struct kern_bench_opts *o)
 {
     struct printer p = {out, json, 0};
     enum kern_isa isa;
-    int rc = kern_isa_resolve(o->isa, &isa);
+    int rc = count(o->only) ? kern_isa_resolve(o->isa, &isa) : KERN_EINVAL;
     if (rc)
         return rc;
     unsigned threads = o->threads ? o->threads : kern_pool_cores();

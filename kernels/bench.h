@@ -43,7 +43,8 @@ struct kern_bench_result {
 /* Called for each result as soon as it is there. */
 typedef void kern_bench_fn(void *ctx, const struct kern_bench_result *r);
 
-/* Returns 0, KERN_ENOMEM or KERN_ENOTSUP (the instruction set is not on this machine). */
+/* Returns 0, KERN_ENOMEM, KERN_EINVAL (no product has such a name) or KERN_ENOTSUP (the instruction
+ * set is not on this machine). */
 int kern_bench_each(const struct kern_bench_opts *o, kern_bench_fn *fn, void *ctx);
 
 /* The same, as a table for people, or as one JSON object. */

@@ -64,6 +64,9 @@ static int run(struct cli *c, const void *opts, int argc, char **argv)
     if (!r) {
         return status;
     }
+    if (r == KERN_EINVAL) {
+        return cli_usage(c, "--only %.100s: no product has a name that begins like this", o->only);
+    }
     struct err e = {0};
     if (r == KERN_ENOTSUP) {
         err_set(&e, ERR_UNSUPPORTED, "--isa %s: this processor does not have it", isa_names[b.isa]);

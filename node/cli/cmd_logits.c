@@ -130,6 +130,10 @@ static int run(struct cli *c, const void *opts, int argc, char **argv)
         }
     }
     r = r ? r : cli_session_check_ids(&s, &ids, &e);
+    if (!r && ids.n > model_config(s.m)->max_positions) {
+        r = err_set(&e, ERR_LIMIT, "the prompt has %zu tokens; this model takes at most %u", ids.n,
+                    model_config(s.m)->max_positions);
+    }
     r = r ? r : write_file(&s, &ids, o->out, &e);
     int status;
     uint32_t vocab = model_config(s.m)->vocab;

@@ -163,6 +163,7 @@ void cli_ignore_sigpipe(void)
     a.sa_handler = SIG_IGN;
     sigemptyset(&a.sa_mask);
     sigaction(SIGPIPE, &a, NULL);
+    sigaction(SIGXFSZ, &a, NULL); /* a limit on file sizes is an error of write */
 }
 
 void cli_catch_interrupts(void)

@@ -14,6 +14,7 @@ struct gen {
     float *logits;
     void *scratch;
     struct infer_row *rows;
+    uint32_t most; /* new tokens: max_new, or what the model's positions allow */
 };
 
 static int feed(struct gen *g, const uint32_t *ids, size_t n, bool logits, struct err *e)
@@ -67,13 +68,13 @@ static bool is_stop(const struct generate_opts *o, uint32_t id)
 static int decode(struct gen *g, uint32_t vocab, struct generate_result *out, struct err *e)
 {
     const struct generate_opts *o = g->o;
-    while (out->n < o->max_new) {
+    while (out->n < g->most) {
         uint32_t id = sample_pick(&o->sample, g->logits, vocab, out->n, g->scratch);
         receipt_add(&out->receipt, g->logits, vocab, id);
         out->ids[out->n++] = id;
         bool end = o->on_token && o->on_token(o->ctx, id);
         out->stopped = is_stop(o, id);
-        if (end || out->stopped || out->n == o->max_new) {
+        if (end || out->stopped || out->n == g->most) {
             break;
         }
         int r = 0;
@@ -99,19 +100,26 @@ int generate(struct infer *f, const struct model *m, const struct generate_opts 
     if (!o->n_prompt) {
         return err_set(e, ERR_ARG, "the prompt is empty: there is nothing to continue");
     }
+    uint32_t positions = infer_config(f)->max_positions;
+    if (o->n_prompt > positions) {
+        return err_set(e, ERR_LIMIT, "the prompt has %zu tokens; this model takes at most %u",
+                       o->n_prompt, positions);
+    }
     int r = sample_check(&o->sample, e);
     if (r) {
         return r;
     }
     size_t chunk =
         o->prefill_chunk && o->prefill_chunk < o->n_prompt ? o->prefill_chunk : o->n_prompt;
-    struct gen g = {.f = f, .o = o};
+    /* The last new token is not fed, so it needs no position. */
+    uint32_t room = positions - (uint32_t)o->n_prompt + 1;
+    struct gen g = {.f = f, .o = o, .most = o->max_new < room ? o->max_new : room};
     g.logits = malloc((size_t)vocab * sizeof *g.logits);
     g.scratch = malloc((size_t)vocab * 8);
     g.rows = malloc(chunk * sizeof *g.rows);
-    out->ids = malloc((o->max_new ? o->max_new : 1) * sizeof *out->ids);
+    out->ids = malloc((g.most ? g.most : 1) * sizeof *out->ids);
     if (!g.logits || !g.scratch || !g.rows || !out->ids) {
-        r = err_set(e, ERR_NOMEM, "out of memory for %u tokens", o->max_new);
+        r = err_set(e, ERR_NOMEM, "out of memory for %u tokens", g.most);
     }
     if (!r) {
         r = infer_state_new(f, &g.st, e);

@@ -11,7 +11,7 @@
 struct generate_opts {
     const uint32_t *prompt; /* ids; at least one */
     size_t n_prompt;
-    uint32_t max_new;
+    uint32_t max_new; /* the end of the model's positions ends it, too */
     struct sample_opts sample;
     const uint32_t *stop;   /* ids that end the run (the stop id is chosen, and counted in ids) */
     size_t n_stop;          /* 0: only max_new ends it (--ignore-eos) */

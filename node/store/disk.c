@@ -492,7 +492,7 @@ static int open_object(struct disk *d, uint32_t id, const char *path, const char
                        struct err *e)
 {
     const struct model_object *o = model_object(d->o.m, id);
-    *fd = open(path, O_RDONLY | O_CLOEXEC);
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not block us */
     struct stat st;
     if (*fd < 0 && errno == ENOENT) {
         return err_set(e, ERR_NOTFOUND, "%s is missing from the cache (%s is gone)", name, path);

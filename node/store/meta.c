@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define PIECE_MAX ((size_t)256 << 20)
@@ -50,6 +51,16 @@ static void say(struct meta *m, const char *fmt, ...)
     }
 }
 
+/* A file of ours; what is there in its place but no file counts as damage (a pipe would block). */
+static int read_own(const char *path, struct buf *out, struct err *e)
+{
+    struct stat sb;
+    if (stat(path, &sb) == 0 && !S_ISREG(sb.st_mode)) {
+        return err_set(e, ERR_DIGEST, "%s is no file", path);
+    }
+    return file_read_all(path, out, e);
+}
+
 /* ---- the list's file ---- */
 
 static int load_list(struct meta *m, struct err *e)
@@ -61,8 +72,11 @@ static int load_list(struct meta *m, struct err *e)
     struct buf b;
     buf_init(&b, LIST_MAX);
     struct err e1 = {0};
-    int r = file_read_all(p, &b, &e1);
+    int r = read_own(p, &b, &e1);
     if (r == ERR_NOTFOUND) {
+        r = 0;
+    } else if (r == ERR_DIGEST) {
+        say(m, "%s; the metadata are fetched anew", e1.msg);
         r = 0;
     } else if (r) {
         if (e) {
@@ -188,7 +202,7 @@ static int kept(struct meta *m, const char *name, struct buf *out, struct err *e
     struct err e1 = {0};
     struct buf b;
     buf_init(&b, size > META_FILE_MAX ? META_FILE_MAX : (size_t)size);
-    int r = file_read_all(p, &b, &e1);
+    int r = read_own(p, &b, &e1);
     if (!r) {
         sha256(b.p, b.n, have);
         if (b.n != size || memcmp(have, want, sizeof want) != 0) {

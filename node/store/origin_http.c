@@ -386,7 +386,8 @@ static void done(struct http *h, struct xfer *x, CURLcode rc)
     }
     err_set(&x->err, ERR_NET, "%s", *x->why ? x->why : curl_easy_strerror(rc));
     bool tls = rc == CURLE_PEER_FAILED_VERIFICATION || rc == CURLE_SSL_CACERT_BADFILE;
-    finish(x, tls ? HTTP_FATAL : HTTP_RETRY,
+    bool never = tls || rc == CURLE_URL_MALFORMAT;
+    finish(x, never ? HTTP_FATAL : HTTP_RETRY,
            rc == CURLE_COULDNT_CONNECT || rc == CURLE_COULDNT_RESOLVE_HOST ||
                rc == CURLE_COULDNT_RESOLVE_PROXY || !x->judged,
            0);

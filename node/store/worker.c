@@ -29,7 +29,7 @@ int worker_read_in_place(struct store *st, uint32_t id, uint64_t off, void *p, s
     }
     snprintf(path, len, "%s/%s", st->model_path, file);
     /* opened for each read: a volume that went away and came back is found again */
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not block us */
     int r = fd < 0 ? err_sys(e, errno, "cannot open %s", path)
                    : file_pread(fd, path, p, n, ob->offset + off, e);
     if (fd >= 0) {

@@ -245,6 +245,41 @@ static void t_cut_shard(void **state)
     assert_int_equal(system(cmd), 0);
 }
 
+/* A model of 12 positions: an answer ends there, and is not lost; a longer prompt is refused. */
+static void t_positions(void **state)
+{
+    static const char ten[] = "1,2,3,4,5,6,7,8,9,10";
+    char dir[] = "/tmp/t_cli_pos.XXXXXX", cmd[1400], out[64], ids[80];
+    struct spawn_result r, all;
+    assert_non_null(mkdtemp(dir));
+    snprintf(cmd, sizeof cmd,
+             "ln -s '%s'/* %s/ && rm %s/config.json && sed 's/\\(\"max_position_embeddings\"\\): "
+             "*[0-9]*/\\1: 12/' '%s'/config.json >%s/config.json",
+             MODEL, dir, dir, MODEL, dir);
+    assert_int_equal(system(cmd), 0);
+    SPAWN(&all, NULL, "run", "--ids", ten, "--max-new", "3", "--ignore-eos", "--json", "-q");
+    assert_int_equal(all.status, 0);
+    SPAWN(&r, NULL, "run", "--model", dir, "--ids", ten, "--max-new", "50", "--ignore-eos",
+          "--json", "-q");
+    assert_int_equal(r.status, 0);
+    assert_string_equal(str(r.json, "finish"), "length");
+    assert_true(json_equal(json_object_get(r.json, "ids"), json_object_get(all.json, "ids")));
+    spawn_free(&r);
+    spawn_free(&all);
+    snprintf(ids, sizeof ids, "%s,11,12,13", ten);
+    SPAWN(&r, NULL, "run", "--model", dir, "--ids", ids, "--json", "-q");
+    assert_int_equal(r.status, 1);
+    assert_non_null(strstr(r.err.p, "the prompt has 13 tokens; this model takes at most 12"));
+    spawn_free(&r);
+    snprintf(out, sizeof out, "%s/logits", dir);
+    SPAWN(&r, NULL, "logits", "--model", dir, "--ids", ids, "--out", out, "--json", "-q");
+    assert_int_equal(r.status, 1);
+    assert_non_null(strstr(r.err.p, "the prompt has 13 tokens; this model takes at most 12"));
+    spawn_free(&r);
+    snprintf(cmd, sizeof cmd, "rm -rf %s", dir);
+    assert_int_equal(system(cmd), 0);
+}
+
 static int setup(void **state)
 {
     doc = json_load_file(FIXTURES "/expected.json", 0, NULL);
@@ -261,9 +296,9 @@ int main(int argc, char **argv)
 {
     brief = argc > 1 && !strcmp(argv[1], "brief");
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(t_greedy),    cmocka_unit_test(t_logits), cmocka_unit_test(t_receipt),
-        cmocka_unit_test(t_chat),      cmocka_unit_test(t_raw),    cmocka_unit_test(t_sampling),
-        cmocka_unit_test(t_cut_shard),
+        cmocka_unit_test(t_greedy),    cmocka_unit_test(t_logits),    cmocka_unit_test(t_receipt),
+        cmocka_unit_test(t_chat),      cmocka_unit_test(t_raw),       cmocka_unit_test(t_sampling),
+        cmocka_unit_test(t_cut_shard), cmocka_unit_test(t_positions),
     };
     return cmocka_run_group_tests_name("cli_run", tests, setup, teardown);
 }

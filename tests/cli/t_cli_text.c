@@ -97,6 +97,7 @@ static void t_usage(void **state)
         {{"logits", "--out", "x"}, "give --ids or --prompt"},
         {{"tokenize", "a", "--file", "b"}, "not both"},
         {{"bench"}, "an argument is missing: kernels"},
+        {{"bench", "kernels", "--only", "nosuch"}, "no product has a name"},
         {{"bench", "disks"}, "there is no benchmark \"disks\""},
         {{"help", "me"}, "there is no command \"me\""},
     };

@@ -58,7 +58,7 @@ static void t_layout(void **s)
     rig_end(&r);
 }
 
-enum harm { FLIP, FLIP_LAST, TRUNCATE, EMPTY, GROW, REMOVE, HARMS };
+enum harm { FLIP, FLIP_LAST, TRUNCATE, EMPTY, GROW, PIPE, REMOVE, HARMS };
 
 static void do_harm(const char *p, enum harm h)
 {
@@ -79,6 +79,10 @@ static void do_harm(const char *p, enum harm h)
         break;
     case GROW:
         assert_int_equal(truncate(p, st.st_size + 1), 0);
+        break;
+    case PIPE:
+        assert_int_equal(unlink(p), 0);
+        assert_int_equal(mkfifo(p, 0600), 0);
         break;
     default:
         assert_int_equal(unlink(p), 0);

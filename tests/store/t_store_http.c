@@ -582,6 +582,12 @@ static void t_bad_address(void **s)
     assert_int_equal(store_open(&o, &st, &e), ERR_NET);
     assert_non_null(strstr(e.msg, "127.0.0.1:1"));
     assert_non_null(strstr(e.msg, "config.json"));
+    static const char *const never[] = {"http://[::1", "http://127.0.0.1:99999/x"};
+    for (size_t i = 0; i < 2; i++) { /* no number of attempts would help */
+        struct store_opts w = {.model = never[i], .retries = 8, .retry_ms = 60000};
+        assert_int_equal(store_open(&w, &st, &e), ERR_NET);
+        assert_non_null(strstr(e.msg, "URL"));
+    }
     o.token = "a\r\nb";
     assert_int_equal(store_open(&o, &st, &e), ERR_ARG);
     o.token = NULL;
