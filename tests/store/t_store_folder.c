@@ -144,7 +144,9 @@ static void t_batch_all_experts(void **s)
         store_get_stats(st, &x);
         if (!stop) {
             assert_int_equal(x.ram_used, 0);
-            assert_true(x.ram_peak < model_spine_bytes(m) + 3 * expert_size(st));
+            /* all of the spine may wait at once; of the experts two are under way, one is held, one
+             * has just been given back */
+            assert_true(x.ram_peak <= model_spine_bytes(m) + 4 * expert_size(st));
         }
         free(ids);
         store_close(st);
