@@ -171,6 +171,14 @@ static void adopted(void *ctx, uint32_t id, uint64_t bytes)
     d->partial_bytes += bytes;
 }
 
+/* Another model's root that could lie in a folder of this name: 64 digits, the first 16 the same.
+ * Everything else in the file is damage. */
+static bool other_root(const struct buf *b, const char *hex)
+{
+    return b->n >= 64 && strspn(b->p, "0123456789abcdef") >= 64 && memcmp(b->p, hex, 16) == 0 &&
+           memcmp(b->p, hex, 64) != 0;
+}
+
 /* The folder of a model says which one it is: 16 digits in its name are no proof. */
 static int check_root(struct disk *d, const char *hex, struct err *e)
 {
@@ -182,10 +190,10 @@ static int check_root(struct disk *d, const char *hex, struct err *e)
     buf_init(&b, 200);
     struct err e1 = {0};
     int r = file_read_all(p, &b, &e1);
-    if (!r && b.n >= 64 && memcmp(b.p, hex, 64) != 0) {
+    if (!r && other_root(&b, hex)) {
         r = err_set(e, ERR_FORMAT, "%s belongs to another model (its file \"root\" differs)",
                     d->dir);
-    } else if (r || b.n < 64) {
+    } else if (r || b.n < 64 || memcmp(b.p, hex, 64) != 0) {
         r = file_write_atomic(p, hex, 64, 0600, e);
     }
     buf_free(&b);

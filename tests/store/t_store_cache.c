@@ -5,6 +5,7 @@
 #include "tests/store/cache_rig.h"
 
 #include "proto/base/clock.h"
+#include "proto/base/file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -136,6 +137,39 @@ static void t_damage(void **s)
             free(b);
         }
     }
+    rig_end(&r);
+}
+
+/* The file that says which model a folder is of: damage is mended, another model's is respected. */
+static void t_root(void **s)
+{
+    struct rig r;
+    rig_start(&r);
+    get_all(&r, 50);
+    rig_close(&r);
+    char *p = file_of(&r, "/root");
+    for (int i = 0; i < 3; i++) {
+        poke(p, i == 0 ? 3 : 40, i == 0 ? 0 : 7); /* another digit in front; no digit; nothing */
+        if (i == 2) {
+            assert_int_equal(truncate(p, 0), 0);
+        }
+        rig_open(&r);
+        get_all(&r, 50);
+        assert_int_equal(origin_bytes(&r), 0);
+        rig_close(&r);
+    }
+    struct buf b;
+    struct err e = {0};
+    struct store *st = NULL;
+    buf_init(&b, 100);
+    assert_int_equal(file_read_all(p, &b, &e), 0);
+    assert_int_equal(b.n, 64);
+    b.p[63] = b.p[63] == '0' ? '1' : '0';
+    assert_int_equal(file_write_atomic(p, b.p, b.n, 0600, &e), 0);
+    assert_int_equal(store_open(&r.o, &st, &e), ERR_FORMAT);
+    assert_non_null(strstr(e.msg, "another model"));
+    buf_free(&b);
+    free(p);
     rig_end(&r);
 }
 
@@ -616,12 +650,12 @@ static void t_same_description(void **s)
 int main(void)
 {
     const struct CMUnitTest t[] = {
-        cmocka_unit_test(t_layout),           cmocka_unit_test(t_damage),
-        cmocka_unit_test(t_catalog),          cmocka_unit_test(t_catalog_in_use),
-        cmocka_unit_test(t_metadata),         cmocka_unit_test(t_budget),
-        cmocka_unit_test(t_full_volume),      cmocka_unit_test(t_write_errors),
-        cmocka_unit_test(t_two_processes),    cmocka_unit_test(t_sees_the_other),
-        cmocka_unit_test(t_same_description),
+        cmocka_unit_test(t_layout),         cmocka_unit_test(t_damage),
+        cmocka_unit_test(t_catalog),        cmocka_unit_test(t_root),
+        cmocka_unit_test(t_catalog_in_use), cmocka_unit_test(t_metadata),
+        cmocka_unit_test(t_budget),         cmocka_unit_test(t_full_volume),
+        cmocka_unit_test(t_write_errors),   cmocka_unit_test(t_two_processes),
+        cmocka_unit_test(t_sees_the_other), cmocka_unit_test(t_same_description),
     };
     return cmocka_run_group_tests_name("store_cache", t, NULL, NULL);
 }
