@@ -114,10 +114,10 @@ static void set_prio(struct fetch *f, struct flight *fl, enum fetch_prio p)
     if (p == fl->prio) {
         return;
     }
-    f->todo[fl->prio] -= fl->begun ? fl->left : fl->size;
+    f->owed[fl->prio] -= fl->begun ? fl->left : fl->size;
     fl->prio = p;
     if (!up) {
-        f->todo[p] += fl->begun ? fl->left : fl->size;
+        f->owed[p] += fl->begun ? fl->left : fl->size;
     }
     link_cut(&fl->all);
     link_add(fl->begun ? &f->begun[p] : &f->waiting[p], &fl->all);

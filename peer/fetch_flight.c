@@ -91,7 +91,7 @@ static void retire(struct fetch *f, struct flight *fl)
     if (fl->r) {
         fill_result(fl, f->now);
     }
-    f->todo[fl->prio] -= fl->begun ? fl->left : fl->size;
+    f->owed[fl->prio] -= fl->begun ? fl->left : fl->size;
     for (uint32_t i = 0; i < fl->n_members; i++) {
         fl->m[i].rec->users--;
     }
@@ -168,7 +168,7 @@ void flight_undo(struct fetch *f, struct flight *fl, uint32_t i)
     c->done = false;
     c->by = FETCH_NOBODY;
     fl->left += n;
-    f->todo[fl->prio] += n;
+    f->owed[fl->prio] += n;
     fl->left_chunks++;
     fl->unasked += c->asks == 0;
     f->dirty = true;
@@ -251,7 +251,7 @@ void flight_chunk(struct fetch *f, struct flight *fl, uint32_t i, const uint8_t 
     c->done = true;
     c->by = (uint8_t)m;
     fl->left -= n;
-    f->todo[fl->prio] -= n;
+    f->owed[fl->prio] -= n;
     fl->left_chunks--;
     fl->unasked -= c->asks == 0;
     if (m == FETCH_NOBODY) {

@@ -188,7 +188,7 @@ struct fetch {
     struct link waiting[FETCH_PRIOS], begun[FETCH_PRIOS], ended, expired;
     uint32_t n_waiting, n_begun, n_wants;
     uint64_t begun_bytes;
-    uint64_t todo[FETCH_PRIOS]; /* bytes that objects of a priority still miss, waiting ones too */
+    uint64_t owed[FETCH_PRIOS]; /* bytes that objects of a priority still miss, waiting ones too */
     struct flight **hash;
     uint32_t hash_cap, n_flights;
     struct source *peer[FETCH_PEERS_MAX];

@@ -27,9 +27,9 @@ void plan_arrival(struct fetch *f, struct flight *fl)
     double latency = (double)source_latency(&f->origin);
     uint64_t mine = fl->begun ? fl->left : fl->size, before = 0;
     for (int p = FETCH_DEMAND; p >= (int)fl->prio; p--) {
-        before += f->todo[p];
+        before += f->owed[p];
     }
-    f->todo[fl->prio] += mine;
+    f->owed[fl->prio] += mine;
     for (int p = fl->prio; p >= FETCH_BACKGROUND; p--) {
         double v = f->virtual_end[p];
         if (p == (int)fl->prio) {

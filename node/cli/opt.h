@@ -38,7 +38,7 @@ struct opt_choice {
 
 struct opt {
     const char *name; /* without the dashes */
-    const char *arg;  /* placeholder in the help; NULL for flags */
+    const char *arg;  /* what the value is called in the help; NULL for flags */
     const char *help; /* one sentence or more, wrapped by the printer */
     enum opt_type type;
     size_t at; /* offset of its value in the group's struct */

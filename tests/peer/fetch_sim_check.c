@@ -32,7 +32,7 @@ static void check_source(struct sim *s, struct source *x)
 void sim_check(struct sim *s)
 {
     struct fetch *f = s->f;
-    uint64_t begun_bytes = 0, todo[FETCH_PRIOS] = {0};
+    uint64_t begun_bytes = 0, owed[FETCH_PRIOS] = {0};
     uint32_t begun = 0, waiting = 0, wants = 0, puts = 0;
     assert_int_equal(f->depth, 0);
     if (fetch_deadline(f) > s->now) { /* else they are called by the tick that is due */
@@ -47,7 +47,7 @@ void sim_check(struct sim *s)
             for (struct link *w = fl->wants.next; w != &fl->wants; w = w->next) {
                 wants++;
             }
-            todo[p] += fl->size;
+            owed[p] += fl->size;
             waiting++;
         }
         for (struct link *l = f->begun[p].next; l != &f->begun[p]; l = l->next) {
@@ -95,7 +95,7 @@ void sim_check(struct sim *s)
                 wants++;
             }
             begun++;
-            todo[p] += left;
+            owed[p] += left;
             begun_bytes += fl->size;
             puts += fl->put != NULL;
             /* Nothing goes ten seconds without bytes and without a line. */
@@ -111,7 +111,7 @@ void sim_check(struct sim *s)
     assert_int_equal(wants, f->n_wants);
     assert_int_equal(begun_bytes, f->begun_bytes);
     for (int p = 0; p < FETCH_PRIOS; p++) {
-        assert_int_equal(todo[p], f->todo[p]);
+        assert_int_equal(owed[p], f->owed[p]);
     }
     assert_int_equal(puts, s->live_puts);
     assert_true(f->begun_bytes <= 2 * f->o.max_bytes + s->size);
