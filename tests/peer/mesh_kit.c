@@ -11,14 +11,24 @@
 
 static _Atomic(int) ends;
 
+/* gcc says by a macro that the thread sanitizer is in, clang by a feature. */
 #if defined(__SANITIZE_THREAD__)
+#define THREAD_SANITIZER
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define THREAD_SANITIZER
+#endif
+#endif
+
+#ifdef THREAD_SANITIZER
 /* libuv closes descriptors by the bare system call, which the thread sanitizer does not see: a
  * number that another thread's open gets next then looks as if it were used by two threads. These
  * are the library calls on descriptors; races in memory have none of them on top. */
 const char *__tsan_default_suppressions(void);
 __attribute__((visibility("default"))) const char *__tsan_default_suppressions(void)
 {
-    return "race:open64\nrace:opendir\nrace:closedir\nrace:fopen\n";
+    return "race:^open64$\nrace:^open$\nrace:^opendir$\nrace:^closedir$\nrace:^fopen\nrace:^fclose$"
+           "\nrace:^close$\n";
 }
 #endif
 
