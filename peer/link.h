@@ -20,7 +20,6 @@
 #define LINK_NO_SLOT UINT32_MAX
 #define LINK_CREDIT (128ull << 20)     /* raw bytes a peer may send ahead */
 #define LINK_CREDIT_STEP (16ull << 20) /* given back in such steps */
-#define MESH_SHORT 17                  /* a short id for discovery with its NUL */
 
 struct mesh;
 

@@ -27,6 +27,7 @@
 #define MESH_STAGGER_MS 250    /* between the attempts at two addresses of one peer */
 #define MESH_LOOK_MS 2000      /* between two looks at the home's files */
 #define MESH_HELLO_MS 5000     /* until the other side has said hello */
+#define MESH_SHORT 17          /* a short id with its NUL */
 
 struct mesh;
 
@@ -46,6 +47,39 @@ struct mesh_origin {
     void (*cancel)(void *ctx, uint64_t id); /* what still comes for id is ignored */
 };
 
+/* ---- questions of members, beside objects ---- */
+
+#define MESH_FILE_NAME 256 /* bytes of a name with its NUL */
+/* One read of a small file of a model's address, for a peer (share.h of the store). */
+struct mesh_file_read {
+    uint8_t scope[SHA256_SIZE]; /* which address */
+    char name[MESH_FILE_NAME];
+    uint64_t off;
+    size_t n; /* at most WIRE_RAW_MAX */
+    /* Called once, on any thread, also before file_read returns. code 0: p (malloc'ed, the mesh's
+     * from now on) has `got` bytes, the file `total`. ERR_NOTFOUND: not here. */
+    void (*done)(struct mesh_file_read *r, int code);
+    uint8_t *p;
+    size_t got;
+    uint64_t total;
+    void *user; /* the mesh's */
+};
+
+#define MESH_VERIFY_PROMPT 4096 /* bytes */
+#define MESH_VERIFY_NEW 64
+struct mesh_verify_ask {
+    char prompt[MESH_VERIFY_PROMPT + 1]; /* "": the built-in one */
+    uint32_t max_new;                    /* 1..MESH_VERIFY_NEW */
+};
+struct mesh_verify_answer {
+    int code;                     /* enum err_code; 0: the rest is filled */
+    char text[WIRE_TEXT_MAX + 1]; /* with a code: a sentence */
+    uint8_t receipt[SHA256_SIZE];
+    uint8_t model_root[SHA256_SIZE];
+    uint32_t numerics_version, n_ids;
+    uint32_t ids[MESH_VERIFY_NEW];
+};
+
 /* 0 in a number and NULL mean the default or "none". Copied; what it points to, too, except the
  * storage (lives until mesh_close returns) and the bus. */
 struct mesh_opts {
@@ -53,7 +87,8 @@ struct mesh_opts {
     const char *machine_id; /* as identity_open */
     const char *software;   /* name and version, shown to people */
 
-    bool has_model; /* false: nothing to share; the next four are not looked at */
+    bool has_model; /* false: nothing to share yet, see mesh_set_model; what follows up to
+                       n_extents is not looked at */
     uint8_t model_root[SHA256_SIZE];
     uint32_t numerics_version;
     const struct storage_ops *storage;
@@ -77,11 +112,18 @@ struct mesh_opts {
     /* Serving yields: asked before each chunk of priority 0..2 (background, prefetch, demand); a
      * number of milliseconds puts that priority off for so long, 0 lets it go. NULL: never. */
     unsigned (*yield_ms)(void *ctx, unsigned prio);
+    /* Announce only on networks that the home's file of networks names (peer/networks.h), and note
+     * there where members are met. Not looked at when `allow` is given. */
+    bool known_networks;
+    const char *name; /* of this machine, shown to members; NULL: none */
+    /* Questions of members that the node answers; NULL: refused in words. On the LAN thread. */
+    void (*file_read)(void *ctx, struct mesh_file_read *r);
+    void (*verify)(void *ctx, uint64_t id, const struct mesh_verify_ask *ask);
     /* A peer says that our copy of a chunk is bad: check it against the disk. May be NULL. */
     void (*bad_copy)(void *ctx, struct object_key k, uint32_t chunk);
     /* One line for the log, without a newline. May be NULL. */
     void (*log)(void *ctx, const char *line);
-    void *ctx; /* of name_of, allow, yield_ms, bad_copy and log */
+    void *ctx; /* of name_of, allow, yield_ms, file_read, verify, bad_copy and log */
 
     unsigned heartbeat_ms, stagger_ms, look_ms, hello_ms;
     unsigned tls_workers;                               /* 2 */
@@ -101,6 +143,23 @@ int mesh_open(const struct mesh_opts *o, struct mesh **out, struct err *e);
 /* Withdraws, says goodbye, ends every fetch with ERR_CANCELLED, takes 3 s at most. With
  * mesh_opts.loop it runs that loop until all is closed. NULL is fine. */
 void mesh_close(struct mesh *m);
+
+/* What a mesh that was opened without a model shares from now on: the fields of mesh_opts from
+ * model_root to name_of (its ctx: `ctx`), as there. Once in a mesh's life. Waits for the LAN
+ * thread; connections are told by a new hello. */
+struct mesh_model {
+    uint8_t root[SHA256_SIZE];
+    uint32_t numerics_version;
+    const struct storage_ops *storage;
+    void *storage_ctx;
+    const struct mesh_origin *origin;
+    const struct mesh_extent *extents;
+    size_t n_extents;
+    const char *(*name_of)(void *ctx, struct object_key k, char *buf, size_t n);
+    void *ctx;
+};
+int mesh_set_model(struct mesh *m, const struct mesh_model *model, struct err *e);
+
 int mesh_port(const struct mesh *m);
 const struct key_id *mesh_id(const struct mesh *m);
 
@@ -151,6 +210,9 @@ int mesh_status(struct mesh *m, struct buf *out, struct err *e);
 int mesh_why(struct mesh *m, struct buf *out, struct err *e);
 /* How many peers are connected, hello done. */
 int mesh_peers(struct mesh *m);
+/* Wait until n peers are connected, at most timeout_ms; not at all when the home is in no shoal or
+ * alone in it. Returns how many are. Not on the LAN thread. */
+int mesh_wait_peers(struct mesh *m, int n, unsigned timeout_ms);
 /* How many connected members have this object and are not banned. */
 int mesh_holders(struct mesh *m, struct object_key k, uint32_t *n);
 
@@ -167,6 +229,19 @@ void mesh_network_changed(struct mesh *m);
 /* An invite with the addresses under which this node is reached, as text. */
 int mesh_invite(struct mesh *m, uint32_t uses, uint32_t seconds, char out[TOKEN_TEXT_MAX],
                 struct err *e);
+
+/* ---- asking members; each blocks its caller, which is not the LAN thread ---- */
+
+/* Append a whole small file of a model's address, of at most `max` bytes, from a connected member
+ * (the next one goes on where one fails). from: its short id; may be NULL. ERR_NOTFOUND: no
+ * connected member has it. The bytes are whatever the member said: the caller compares digests. */
+int mesh_file(struct mesh *m, const uint8_t scope[SHA256_SIZE], const char *name, uint64_t max,
+              unsigned timeout_ms, struct buf *out, char from[MESH_SHORT], struct err *e);
+/* Have a connected member (by id, short id, prefix or name) run a prompt, and hear its receipt.
+ * mesh_verify_reply answers such a question, from any thread. */
+int mesh_verify(struct mesh *m, const char *peer, const struct mesh_verify_ask *ask,
+                unsigned timeout_ms, struct mesh_verify_answer *out, struct err *e);
+void mesh_verify_reply(struct mesh *m, uint64_t id, const struct mesh_verify_answer *a);
 
 /* ---- joining, without a mesh ---- */
 

@@ -23,6 +23,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct store_meta_peers;
+
 enum store_prio { STORE_DEMAND, STORE_PREFETCH, STORE_BACKGROUND };
 
 /* Memory for object bytes, given by the caller so that a GPU can see it. Page-aligned. NULL fields:
@@ -47,6 +49,7 @@ struct store_opts {
     uint32_t retry_ms;     /* first wait between attempts, doubled each time; 0 = 500 ms */
     uint32_t stall_ms;     /* a transfer without bytes for so long is begun anew; 0 = 10 s */
     struct store_mem mem;
+    const struct store_meta_peers *meta; /* share.h; NULL: none. Lives as long as the store */
     /* Called once per entry into RAM, before anybody sees the bytes; may rewrite them in place
      * (the disk keeps the original). An error refuses the object by name. May be NULL. */
     int (*admit)(void *ctx, uint32_t id, uint8_t *p, size_t n, struct err *e);
