@@ -13,6 +13,7 @@
 #include "peer/codec.h"
 #include "peer/have.h"
 #include "peer/instance.h"
+#include "peer/mesh.h"
 #include "peer/serve.h"
 #include "peer/tls_conn.h"
 
