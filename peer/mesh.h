@@ -203,7 +203,7 @@ void mesh_origin_state(struct mesh *m, bool up, double bytes_s, double latency_s
 /* {"node","port","group","roster_version","members","listen":[...],"model","peers":[{"id","short",
  * "name","state","address","addresses":[...],"software","version","model_same","rate_in","rate_out",
  * "bytes_in","bytes_out","rtt_ms","objects","fetch":{...}}],"objects","coverage":{"have","of",
- * "missing","percent"},"limits":{...},"fetch":{...},"serve":{...},"refused":{...}} */
+ * "missing","percent","kinds":[{"kind","have","of"}]},"limits":{...},"fetch":{...},"serve":{...},"refused":{...}} */
 int mesh_status(struct mesh *m, struct buf *out, struct err *e);
 /* Per interface and address: what was tried, what happened (disco_why_json), and one line per
  * object under way under "fetching". */

@@ -23,6 +23,7 @@
 #define MS_NS 1000000ull
 #define WANT_BUCKETS 1024
 #define LOG_MEMORY 32
+#define MESH_COVER_KINDS 8 /* kinds below this are also counted by themselves */
 
 /* What the TLS workers read about keys. */
 struct mesh_trust {
@@ -107,6 +108,9 @@ struct mesh {
     unsigned log_next;
 
     uint64_t cover_at, cover_have, cover_of;
+    struct {
+        uint64_t have, of;
+    } cover_kind[MESH_COVER_KINDS];
 };
 
 /* ---- mesh.c ---- */

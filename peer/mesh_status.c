@@ -166,13 +166,37 @@ static void count_coverage(struct mesh *m)
     }
     m->cover_at = now;
     m->cover_have = m->cover_of = 0;
+    memset(m->cover_kind, 0, sizeof m->cover_kind);
     for (size_t i = 0; i < m->o.n_extents; i++) {
         struct object_key k = {m->extents[i].kind, m->extents[i].layer, 0};
+        uint64_t have = 0;
         for (; k.index < m->extents[i].count; k.index++) {
-            m->cover_have += held_has(m->held, k) || (m->fetch && fetch_holders(m->fetch, k));
+            have += held_has(m->held, k) || (m->fetch && fetch_holders(m->fetch, k));
         }
+        m->cover_have += have;
         m->cover_of += m->extents[i].count;
+        if (k.kind < MESH_COVER_KINDS) {
+            m->cover_kind[k.kind].have += have;
+            m->cover_kind[k.kind].of += m->extents[i].count;
+        }
     }
+}
+
+static json_t *coverage_json(struct mesh *m)
+{
+    count_coverage(m);
+    json_t *kinds = json_array();
+    for (int i = 0; i < MESH_COVER_KINDS; i++) {
+        if (m->cover_kind[i].of) {
+            json_array_append_new(kinds, json_pack("{s:i,s:I,s:I}", "kind", i, "have",
+                                                   (json_int_t)m->cover_kind[i].have, "of",
+                                                   (json_int_t)m->cover_kind[i].of));
+        }
+    }
+    return json_pack(
+        "{s:I,s:I,s:I,s:f,s:o}", "have", (json_int_t)m->cover_have, "of", (json_int_t)m->cover_of,
+        "missing", (json_int_t)(m->cover_of - m->cover_have), "percent",
+        m->cover_of ? 100.0 * (double)m->cover_have / (double)m->cover_of : 0.0, "kinds", kinds);
 }
 
 static json_t *listen_json(struct mesh *m)
@@ -286,13 +310,7 @@ static json_t *status_json(struct mesh *m)
     json_object_set_new(o, "connected", json_integer(atomic_load(&m->n_up)));
     json_object_set_new(o, "peers", peers_json(m));
     json_object_set_new(o, "objects", num(held_count(m->held)));
-    count_coverage(m);
-    json_object_set_new(
-        o, "coverage",
-        json_pack("{s:I,s:I,s:I,s:f}", "have", (json_int_t)m->cover_have, "of",
-                  (json_int_t)m->cover_of, "missing", (json_int_t)(m->cover_of - m->cover_have),
-                  "percent",
-                  m->cover_of ? 100.0 * (double)m->cover_have / (double)m->cover_of : 0.0));
+    json_object_set_new(o, "coverage", coverage_json(m));
     json_object_set_new(o, "serve", serve_json(m, &out, &out_peer));
     json_object_set_new(o, "limits",
                         json_pack("{s:I,s:I}", "out_bytes_s", (json_int_t)out, "out_peer_bytes_s",

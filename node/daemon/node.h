@@ -36,6 +36,10 @@ struct node_opts {
      */
     void (*verify)(void *ctx, const struct mesh_verify_ask *ask, struct mesh_verify_answer *out);
     void *verify_ctx;
+    /* Another process asks this owner to stop ("op": "stop"): on a thread of the node; it should
+     * only make node_close be called soon. NULL: such a request is refused in words. */
+    void (*stop)(void *ctx);
+    void *stop_ctx;
 };
 
 int node_open(const struct node_opts *o, struct node **out, struct err *e);
