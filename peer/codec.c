@@ -69,35 +69,6 @@ static bool id_ok(ProtobufCBinaryData b, bool may_be_empty)
     return b.len == WIRE_ID || (b.len == 0 && may_be_empty);
 }
 
-/* Text that may be shown on a terminal: UTF-8 without control characters (RFC 3629). */
-static bool text_ok(const char *s, size_t max)
-{
-    const uint8_t *p = (const uint8_t *)s;
-    size_t n = strlen(s);
-    if (n > max) {
-        return false;
-    }
-    while (*p) {
-        uint32_t c = *p++;
-        int more = c < 0x80 ? 0 : c >= 0xf0 ? 3 : c >= 0xe0 ? 2 : 1;
-        if (c >= 0x80 && (c < 0xc2 || c > 0xf4)) {
-            return false;
-        }
-        c = more == 0 ? c : c & (0x3fu >> more);
-        for (int i = 0; i < more; i++) {
-            if ((*p & 0xc0) != 0x80) {
-                return false;
-            }
-            c = c << 6 | (*p++ & 0x3f);
-        }
-        if (c < 0x20 || (c >= 0x7f && c < 0xa0) || (c >= 0xd800 && c < 0xe000) || c > 0x10ffff ||
-            (more == 2 && c < 0x800) || (more == 3 && c < 0x10000)) {
-            return false;
-        }
-    }
-    return true;
-}
-
 static bool object_ok(const Shoal__ObjectId *o)
 {
     return o && o->kind <= WIRE_KIND_MAX && o->layer <= WIRE_LAYER_MAX &&
@@ -130,8 +101,8 @@ static int check_hello(const Shoal__Hello *h, struct err *e)
     if (h->session.len != WIRE_SESSION || h->machine.len != WIRE_SESSION) {
         return bad(e, m, "session or machine");
     }
-    if (!text_ok(h->software, WIRE_NAME_MAX)) {
-        return bad(e, m, "software");
+    if (!codec_text_ok(h->software, WIRE_NAME_MAX) || !codec_text_ok(h->name, WIRE_NAME_MAX)) {
+        return bad(e, m, "software or name");
     }
     return 0;
 }
@@ -154,7 +125,7 @@ static int check_join(const Shoal__Join *j, struct err *e)
 
 static int check_join_reply(const Shoal__JoinReply *j, struct err *e)
 {
-    if (!text_ok(j->text, WIRE_TEXT_MAX)) {
+    if (!codec_text_ok(j->text, WIRE_TEXT_MAX)) {
         return bad(e, "JoinReply", "text");
     }
     if (!id_ok(j->proof, j->result != SHOAL__JOIN_RESULT__JOIN_OK)) {
@@ -237,21 +208,88 @@ static int check_bad_chunk(const Shoal__BadChunk *b, struct err *e)
     return id_ok(b->got, false) && id_ok(b->want, false) ? 0 : bad(e, "BadChunk", "a digest");
 }
 
+/* One part of a name after the other: none is empty, "." or "..", so that no name leaves its folder
+ * whatever a node does with it. */
+static bool file_name_ok(const char *s)
+{
+    if (!s[0] || !codec_text_ok(s, WIRE_FILE_NAME) || strchr(s, '\\')) {
+        return false;
+    }
+    for (;;) {
+        size_t n = strcspn(s, "/");
+        if (n == 0 || (n == 1 && s[0] == '.') || (n == 2 && s[0] == '.' && s[1] == '.')) {
+            return false;
+        }
+        if (!s[n]) {
+            return true;
+        }
+        s += n + 1;
+    }
+}
+
+static int check_file_get(const Shoal__FileGet *g, struct err *e)
+{
+    if (!id_ok(g->scope, false) || !file_name_ok(g->name)) {
+        return bad(e, "FileGet", "scope or name");
+    }
+    if (g->length < 1 || g->length > WIRE_RAW_MAX || g->offset > WIRE_FILE_MAX) {
+        return bad(e, "FileGet", "offset or length");
+    }
+    return 0;
+}
+
+static int check_file_data(const Shoal__FileData *d, uint32_t raw_n, struct err *e)
+{
+    if (raw_n && d->result != SHOAL__FILE_RESULT__FILE_OK) {
+        return bad(e, "FileData", "the length of raw bytes");
+    }
+    return d->total <= WIRE_FILE_MAX && raw_n <= d->total
+               ? 0
+               : bad(e, "FileData", "the length of the file");
+}
+
+static int check_verify(const Shoal__Verify *v, struct err *e)
+{
+    if (v->prompt.len > WIRE_PROMPT_MAX ||
+        (v->prompt.len && memchr(v->prompt.data, 0, v->prompt.len))) {
+        return bad(e, "Verify", "prompt");
+    }
+    return v->max_new >= 1 && v->max_new <= WIRE_VERIFY_NEW ? 0 : bad(e, "Verify", "max_new");
+}
+
+static int check_verify_reply(const Shoal__VerifyReply *v, struct err *e)
+{
+    bool none = v->result != SHOAL__VERIFY_RESULT__VERIFY_OK;
+    if (!codec_text_ok(v->text, WIRE_TEXT_MAX)) {
+        return bad(e, "VerifyReply", "text");
+    }
+    if (!id_ok(v->receipt, none) || !id_ok(v->model_root, none)) {
+        return bad(e, "VerifyReply", "receipt or model_root");
+    }
+    return v->n_ids <= WIRE_VERIFY_NEW ? 0 : bad(e, "VerifyReply", "the number of ids");
+}
+
+/* Which messages have raw bytes. A message of an unknown kind may. */
+static bool may_carry_raw(Shoal__Frame__KindCase k)
+{
+    return k == SHOAL__FRAME__KIND_DATA || k == SHOAL__FRAME__KIND_FILE_DATA ||
+           k == SHOAL__FRAME__KIND__NOT_SET;
+}
+
 int codec_check(const Shoal__Frame *f, uint32_t raw_n, struct err *e)
 {
     if (raw_n > WIRE_RAW_MAX) {
         return bad(e, codec_kind_name(f->kind_case), "the length of raw bytes");
     }
-    if (raw_n && f->kind_case != SHOAL__FRAME__KIND_DATA &&
-        f->kind_case != SHOAL__FRAME__KIND__NOT_SET) {
-        return err_set(e, ERR_FORMAT, "%s came with raw bytes, which only Data has",
+    if (raw_n && !may_carry_raw(f->kind_case)) {
+        return err_set(e, ERR_FORMAT, "%s came with raw bytes, which only Data and FileData have",
                        codec_kind_name(f->kind_case));
     }
     switch (f->kind_case) {
     case SHOAL__FRAME__KIND_HELLO:
         return check_hello(f->hello, e);
     case SHOAL__FRAME__KIND_GOODBYE:
-        return text_ok(f->goodbye->text, WIRE_TEXT_MAX) ? 0 : bad(e, "Goodbye", "text");
+        return codec_text_ok(f->goodbye->text, WIRE_TEXT_MAX) ? 0 : bad(e, "Goodbye", "text");
     case SHOAL__FRAME__KIND_ROSTER:
         return check_roster(f->roster, e);
     case SHOAL__FRAME__KIND_JOIN:
@@ -276,11 +314,25 @@ int codec_check(const Shoal__Frame *f, uint32_t raw_n, struct err *e)
                    ? 0
                    : bad(e, "Credit", "bytes");
     case SHOAL__FRAME__KIND_REFUSE:
-        return text_ok(f->refuse->text, WIRE_TEXT_MAX) ? 0 : bad(e, "Refuse", "text");
+        return codec_text_ok(f->refuse->text, WIRE_TEXT_MAX) ? 0 : bad(e, "Refuse", "text");
     case SHOAL__FRAME__KIND_BAD_CHUNK:
         return check_bad_chunk(f->bad_chunk, e);
+    case SHOAL__FRAME__KIND_FILE_GET:
+        return check_file_get(f->file_get, e);
+    case SHOAL__FRAME__KIND_FILE_DATA:
+        return check_file_data(f->file_data, raw_n, e);
+    case SHOAL__FRAME__KIND_KEY_REPLY:
+        return codec_text_ok(f->key_reply->text, WIRE_TEXT_MAX) &&
+                       f->key_reply->sealed.len <= WIRE_SEALED_MAX
+                   ? 0
+                   : bad(e, "KeyReply", "sealed or text");
+    case SHOAL__FRAME__KIND_VERIFY:
+        return check_verify(f->verify, e);
+    case SHOAL__FRAME__KIND_VERIFY_REPLY:
+        return check_verify_reply(f->verify_reply, e);
     default:
-        return 0; /* Ping, Pong, HaveAsk, Cancel: any number will do; unknown kinds are ignored */
+        return 0; /* Ping, Pong, HaveAsk, Cancel, KeyAsk: any number will do; unknown kinds are
+                     ignored */
     }
 }
 
@@ -397,75 +449,4 @@ int codec_agree(const Shoal__Hello *h, const uint32_t *known, size_t n, uint32_t
     }
     *version = h->version < WIRE_VERSION ? h->version : WIRE_VERSION;
     return 0;
-}
-
-/* ---- names ---- */
-
-const char *codec_kind_name(Shoal__Frame__KindCase kind)
-{
-    static const char *const names[] = {"",        "Hello",  "Goodbye",   "Ping",    "Pong",
-                                        "Roster",  "Join",   "JoinReply", "Have",    "HaveDelta",
-                                        "HaveAsk", "Get",    "Data",      "Digests", "Credit",
-                                        "Cancel",  "Refuse", "BadChunk"};
-    size_t k = (size_t)kind;
-    return k && k < sizeof names / sizeof *names ? names[k] : "a message of an unknown kind";
-}
-
-static const char *pick(const char *const *t, size_t n, int i, const char *other)
-{
-    return i > 0 && (size_t)i < n ? t[i] : other;
-}
-
-const char *codec_goodbye_text(int reason)
-{
-    static const char *const t[] = {
-        "",
-        "the peer is stopping",
-        "the peer goes to sleep",
-        "another connection to the same peer is kept",
-        "a fresh connection takes over",
-        "the two programs have no protocol version in common: update the older one",
-        "the peer does not know a required feature: update the older program",
-        "the peer belongs to another shoal",
-        "this node was removed from the shoal",
-        "the same identity runs on two machines: give the copy its own home folder",
-        "the node reached itself",
-        "the peer says that this node broke the protocol",
-        "the peer has too many connections",
-        "the peer has banned this node for a while: its data did not match its digests",
-    };
-    return pick(t, sizeof t / sizeof *t, reason, "the peer said goodbye without a known reason");
-}
-
-const char *codec_refuse_text(int reason)
-{
-    static const char *const t[] = {
-        "",
-        "the peer does not have the object",
-        "the peer is busy",
-        "a rate limit of the peer is reached",
-        "the peer is stopping",
-        "the object has no such chunk",
-        "the peer's copy is damaged",
-        "the deadline cannot be met",
-        "the peer has another model",
-        "too many requests are open on this connection",
-    };
-    return pick(t, sizeof t / sizeof *t, reason, "the peer refused without a known reason");
-}
-
-const char *codec_join_text(int result)
-{
-    static const char *const t[] = {
-        "",
-        "joined",
-        "the invite is not known here: ask for a new one",
-        "the invite has expired: ask for a new one",
-        "the invite was used already: ask for a new one",
-        "joining failed at the peer",
-        "the node reached cannot make members: reach one that holds the shoal's key",
-        "this node's key was removed from the shoal before",
-        "joining failed at the peer",
-    };
-    return pick(t, sizeof t / sizeof *t, result, "the peer answered without a known result");
 }

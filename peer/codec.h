@@ -15,6 +15,7 @@
 
 #include "shoal.pb-c.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -41,6 +42,13 @@ int codec_check(const Shoal__Frame *f, uint32_t raw_n, struct err *e);
  * requires a feature that is not among known[0..n), or when its chunks have another size. */
 int codec_agree(const Shoal__Hello *h, const uint32_t *known, size_t n, uint32_t *version,
                 struct err *e);
+
+/* May it be shown on a terminal: UTF-8 of at most max bytes without control characters? */
+bool codec_text_ok(const char *s, size_t max);
+/* A name for people as a text field of Hello: `in` (may be NULL) without what is no UTF-8, control
+ * characters, and the marks that change the direction of text or are not seen; cut to WIRE_NAME_MAX
+ * bytes between characters. */
+void codec_name(const char *in, char out[WIRE_NAME_MAX + 1]);
 
 /* "Hello", "Get", ...; "a message of an unknown kind" for the others. */
 const char *codec_kind_name(Shoal__Frame__KindCase kind);

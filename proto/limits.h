@@ -13,10 +13,11 @@
 #define WIRE_HEAD 8                /* two u32, little-endian: body length, raw length */
 #define WIRE_BODY_MAX (256 * 1024) /* protobuf bytes of one frame, at least 1 */
 #define WIRE_BODY_GUEST \
-    (80 * 1024)                    /* the same from a node that is no member yet: its roster fits */
-#define WIRE_RAW_MAX (1024 * 1024) /* raw bytes after the body: one chunk, only with Data */
-#define WIRE_CHUNK (1024 * 1024)   /* bytes of a chunk; the last of an object may be shorter */
-#define WIRE_DECODE_FACTOR 16      /* memory of a decoded body: this often its length ... */
+    (80 * 1024) /* the same from a node that is no member yet: its roster fits */
+#define WIRE_RAW_MAX \
+    (1024 * 1024) /* raw bytes after the body: one chunk, only with Data and FileData */
+#define WIRE_CHUNK (1024 * 1024)     /* bytes of a chunk; the last of an object may be shorter */
+#define WIRE_DECODE_FACTOR 16        /* memory of a decoded body: this often its length ... */
 #define WIRE_DECODE_BASE (16 * 1024) /* ... and this */
 
 #define WIRE_ID 32                  /* node, group, model root, any SHA-256 */
@@ -36,5 +37,12 @@
 #define WIRE_PARTS_MAX 256       /* frames of one snapshot */
 #define WIRE_SPANS_MAX 4096      /* added and removed spans of one HaveDelta together */
 #define WIRE_CREDIT_MAX (1u << 30)
+
+#define WIRE_FILE_OPEN 4           /* FileGets not answered on a connection, in one direction */
+#define WIRE_FILE_NAME 255         /* FileGet.name */
+#define WIRE_FILE_MAX (1ull << 30) /* FileData.total */
+#define WIRE_SEALED_MAX 256        /* KeyReply.sealed */
+#define WIRE_PROMPT_MAX 4096       /* Verify.prompt */
+#define WIRE_VERIFY_NEW 64         /* Verify.max_new, VerifyReply.ids */
 
 #endif
