@@ -62,7 +62,7 @@ int node_status(struct node *n, json_t **out, struct err *e);
 /* One request to the owner of a home: {"op": "status" | "why" | "unban" | "limits" | "invite" |
  * "add_peer" | "verify" | "ping" | "stop", ...}; the answer is an object, "error": {"code",
  * "message"} in it when it failed (and then this fails with it). ERR_OFFLINE: no process owns the
- * home. timeout_ms 0: 10 s. */
+ * home. timeout_ms 0: 10 s. The request stays the caller's, and so becomes *answer. */
 int node_ask(const char *home, json_t *request, unsigned timeout_ms, json_t **answer,
              struct err *e);
 
