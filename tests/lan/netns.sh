@@ -2,8 +2,10 @@
 # netns.sh: a small LAN on one machine, to be sourced by a test in bash (root, Linux, iproute2, a C compiler).
 # Shaping is done by lanswitch.c and not by tc, so that no kernel module is needed.
 #
-#   . netns.sh; trap lan_down EXIT
-#   lan_need                      ends the script with 77 (skipped) and one line when something is missing
+#   . netns.sh
+#   lan_need                      ends the script with 77 (skipped) and one line when something is missing; removes
+#                                 what a LAN left whose script was killed
+#   lan_trap                      lan_down and no $LAN_DIR any more however the script ends, Ctrl-C included
 #   lan_up 3                      machines 1..3: network namespaces ${LAN}1.. joined by a user-space switch with
 #                                 TAP devices: eth0 with 10.77.0.I/24, fd77::I/64 and an IPv6 link-local address;
 #                                 no way out. LAN_MTU=1500
@@ -53,6 +55,33 @@ lan_need() {
     ip netns del "${LAN}x"
     [ -c /dev/net/tun ] || { mkdir -p /dev/net && mknod /dev/net/tun c 10 200; } 2>/dev/null
     (exec 3<>/dev/net/tun) 2>/dev/null || lan_skip "no TAP devices here (/dev/net/tun)"
+    lan_sweep
+}
+
+lan_trap() {
+    trap 'lan_down; rm -rf "$LAN_DIR"' EXIT
+    trap 'exit 129' HUP
+    trap 'exit 130' INT
+    trap 'exit 143' TERM
+}
+
+lan_alive() { # PID: it runs, also stopped, and is no zombie
+    local s
+    s=$(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null) && [ "${s%% *}" != Z ]
+}
+
+# $LAN_DIR/owner has the pid of the script and its LAN; a script that is no more was killed.
+lan_sweep() {
+    local f pid name
+    for f in "${LAN_DIR%/*}"/lan.*/owner; do
+        [ -e "$f" ] && read -r pid name <"$f" && ! lan_alive "$pid" || continue
+        (
+            LAN=$name
+            LAN_DIR=${f%/owner}
+            lan_down
+            rm -rf "$LAN_DIR"
+        )
+    done
 }
 
 lan_ns() { echo "$LAN$1"; }
@@ -67,6 +96,7 @@ lan_up() {
     [ ! -e "/run/netns/${LAN}1" ] || { echo "lan_up: ${LAN}1 exists already: lan_down first, or another LAN=" >&2; return 1; }
     mkdir -p "$LAN_DIR"
     echo "$LAN_N" >"$LAN_DIR/n"
+    echo "$$ $LAN" >"$LAN_DIR/owner"
     [ -c /dev/net/tun ] || { mkdir -p /dev/net; mknod /dev/net/tun c 10 200; }
     cc -O2 -o "$LAN_DIR/lanswitch" "$LAN_HERE/lanswitch.c" || return 1
     for ((i = 1; i <= LAN_N; i++)); do

@@ -7,7 +7,7 @@ export LAN=lt$$ LAN_DIR=${TMPDIR:-/tmp}/lan.selftest.$$
 . ./netns.sh
 . ./check.sh
 lan_need ping nginx curl avahi-publish avahi-browse
-trap 'lan_down; rm -rf "$LAN_DIR"' EXIT
+lan_trap
 ping1() { quiet lan_run "$1" ping -c1 -W1 "$(lan_addr "$2")"; }
 secs() {
     local a b
@@ -62,6 +62,7 @@ t '4 MB at 40 Mbit/s take about 0.85 s' \
 t 'delay: round trip about 20 ms' \
     between "$(lan_run 1 ping -c5 -i.2 "$(lan_addr 3)" | awk -F/ '/rtt/ {print $5}')" 19 40
 lan_unshape 1
+t 'ping 2 -> 3' ping1 2 3
 lan_shape 2 loss=30%
 t 'loss: some of 60 pings go missing' between \
     "$(lan_run 2 ping -c60 -i.02 -W1 "$(lan_addr 3)" | sed -n 's/.* \([0-9.]*\)% packet loss.*/\1/p')" 20 80
