@@ -33,6 +33,7 @@ struct disco {
     char *remember; /* path or NULL */
     void *ctx;
     bool (*allow)(void *ctx, const struct disco_if *net);
+    void (*why_not)(void *ctx, const struct disco_if *net, char out[DISCO_TEXT]);
     void (*on_peer)(void *ctx, const struct disco_peer *p, enum disco_event ev);
     void (*log)(void *ctx, const char *line);
 

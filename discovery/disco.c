@@ -322,6 +322,7 @@ static int take_options(struct disco *d, const struct disco_options *o, struct e
     d->poll_ns = (o->poll_ms ? o->poll_ms : DISCO_POLL_MS) * MS_NS;
     d->ctx = o->ctx;
     d->allow = o->allow;
+    d->why_not = o->why_not;
     d->on_peer = o->on_peer;
     d->log = o->log;
     if (o->remember && !(d->remember = strdup(o->remember))) {
@@ -537,6 +538,13 @@ void disco_outside(struct disco *d, bool answered)
 {
     privacy_outside(&d->privacy, answered);
     core_soon(d);
+}
+
+size_t disco_interfaces(const struct disco *d, struct disco_if *out, size_t max)
+{
+    size_t n = d->t.n_ifs < max ? d->t.n_ifs : max;
+    memcpy(out, d->t.ifs, n * sizeof *out);
+    return n;
 }
 
 void disco_each(struct disco *d, void (*f)(void *ctx, const struct disco_peer *p), void *ctx)

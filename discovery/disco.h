@@ -157,6 +157,9 @@ struct disco_options {
      * virtual. Asked for each interface that is not loopback whenever its addresses change and
      * after disco_network_changed. */
     bool (*allow)(void *ctx, const struct disco_if *net);
+    /* Why allow says no there, as the end of the sentence "up; ...". NULL: said in general words.
+     * Called by disco_why only. */
+    void (*why_not)(void *ctx, const struct disco_if *net, char out[DISCO_TEXT]);
     void (*on_peer)(void *ctx, const struct disco_peer *p, enum disco_event ev);
     /* One line for each change of state, without newline. NULL = none. */
     void (*log)(void *ctx, const char *line);
@@ -183,6 +186,9 @@ void disco_wake(struct disco *d);
 /* Addresses or routes changed: looks at the interfaces now, asks `allow` again, announces and
  * resolves anew where something is different. */
 void disco_network_changed(struct disco *d);
+
+/* The interfaces that are up now, loopback included, as of the last look. */
+size_t disco_interfaces(const struct disco *d, struct disco_if *out, size_t max);
 
 struct disco_report {
     const char *node;            /* the row that the address was taken from; NULL or "" = any */

@@ -27,6 +27,10 @@ static void say_if(const struct disco *d, uint64_t now, struct disco_why_if *w)
         snprintf(w->says, sizeof w->says, "loopback, never announced on");
     } else if (!d->be) {
         snprintf(w->says, sizeof w->says, "up; Bonjour is off");
+    } else if (!w->allowed && d->why_not) {
+        char why[DISCO_TEXT] = "";
+        d->why_not(d->ctx, &w->net, why);
+        snprintf(w->says, sizeof w->says, "up; %.190s", why);
     } else if (!w->allowed) {
         snprintf(w->says, sizeof w->says, "up; not announced on: %s",
                  w->net.virtual_if && !d->allow ? "it belongs to a VM, container or VPN"

@@ -181,7 +181,34 @@ void home_sweep(const char *home, const char *rel)
     closedir(d);
 }
 
+uint64_t home_stamp(const char *home, const char *rel, uint64_t h)
+{
+    char path[HOME_PATH_MAX];
+    struct stat st;
+    uint64_t v[4] = {0};
+    if (!home_path(home, rel, path, NULL) && stat(path, &st) == 0) {
+#ifdef __APPLE__
+        const struct timespec *t = &st.st_mtimespec;
+#else
+        const struct timespec *t = &st.st_mtim;
+#endif
+        v[0] = (uint64_t)t->tv_sec * 1000000000u + (uint64_t)t->tv_nsec;
+        v[1] = (uint64_t)st.st_ino;
+        v[2] = (uint64_t)st.st_size;
+        v[3] = 1;
+    }
+    for (int i = 0; i < 4; i++) {
+        h = (h ^ v[i]) * 0x100000001b3u;
+    }
+    return h;
+}
+
 int home_lock(const char *home, int *lock, struct err *e)
+{
+    return home_lock_for(home, HOME_LOCK_MS, lock, e);
+}
+
+int home_lock_for(const char *home, unsigned ms, int *lock, struct err *e)
 {
     char path[HOME_PATH_MAX];
     *lock = -1;
@@ -194,7 +221,7 @@ int home_lock(const char *home, int *lock, struct err *e)
     if (fd < 0) {
         return err_sys(e, errno, "cannot open %s", path);
     }
-    for (uint64_t end = clock_ns() + 10000000000u; flock(fd, LOCK_EX | LOCK_NB) != 0;) {
+    for (uint64_t end = clock_ns() + ms * UINT64_C(1000000); flock(fd, LOCK_EX | LOCK_NB) != 0;) {
         if (errno != EWOULDBLOCK && errno != EINTR) {
             r = err_sys(e, errno, "cannot lock %s", path);
             close(fd);
@@ -203,9 +230,9 @@ int home_lock(const char *home, int *lock, struct err *e)
         if (clock_ns() > end) {
             close(fd);
             return err_set(e, ERR_BUSY,
-                           "another shoal process has held %s for ten seconds: wait for it or "
+                           "another shoal process has held %s for %.1f seconds: wait for it or "
                            "end it",
-                           path);
+                           path, ms / 1000.0);
         }
         nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
     }

@@ -9,6 +9,8 @@
  *   shoal/group.key     the group's signing key (PEM, 0600), on keepers only
  *   shoal/invites/ID    one open or spent invite each, on keepers only
  *   networks            where Bonjour may announce
+ *   bans                peers from which nothing is fetched until a stated time
+ *   addresses           where members were met (discovery/remember.h)
  *   trust.lock          held while any of these is read and changed
  *
  * Everything is made 0600 in folders of 0700, and either written once or replaced as a whole. All
@@ -20,8 +22,10 @@
 #include "proto/base/err.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #define HOME_PATH_MAX 3072
+#define HOME_LOCK_MS 10000
 
 /* "home/rel" into path; ERR_LIMIT when that is too long. */
 int home_path(const char *home, const char *rel, char path[HOME_PATH_MAX], struct err *e);
@@ -38,6 +42,10 @@ int home_write_once(const char *home, const char *rel, const void *p, size_t n, 
                     struct err *e);
 /* Replace or make the file, all or nothing. */
 int home_write(const char *home, const char *rel, const void *p, size_t n, struct err *e);
+/* Changes when the file or folder home/rel is replaced, made or removed, or its times or size
+ * change. `h` chains several; HOME_STAMP at first. */
+#define HOME_STAMP 0xcbf29ce484222325u
+uint64_t home_stamp(const char *home, const char *rel, uint64_t h);
 /* Make the folder home/rel, and home above it. */
 int home_folder(const char *home, const char *rel, struct err *e);
 /* Remove what a process killed in the middle of a write left in the folder home/rel; with the lock
@@ -46,6 +54,8 @@ void home_sweep(const char *home, const char *rel);
 /* Take the lock of this home's trust files, waiting at most ten seconds for another holder
  * (ERR_BUSY then). The result goes to home_unlock. Not recursive. */
 int home_lock(const char *home, int *lock, struct err *e);
+/* The same, waiting at most `ms`; for a thread that must not be held up. */
+int home_lock_for(const char *home, unsigned ms, int *lock, struct err *e);
 void home_unlock(int lock);
 
 #endif

@@ -277,6 +277,8 @@ static void wipe(struct mesh *m)
     free(m->listen_host);
     free(m->bus_host);
     held_free(m->held);
+    mesh_net_free(m);
+    mesh_bans_free(m);
     member_close(&m->member);
     identity_close(&m->me);
     mesh_trust_free(m);
@@ -439,6 +441,7 @@ static void start_closing(struct mesh *m)
         next = l->next;
         link_close(l, SHOAL__GOODBYE_REASON__GOODBYE_SHUTDOWN, NULL, DISCO_CLOSED, "");
     }
+    mesh_bans_look(m, true);
     fetch_close(m->fetch);
     m->fetch = NULL;
     if (m->disco) {

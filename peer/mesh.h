@@ -17,6 +17,7 @@
 
 #include "discovery/disco.h"
 #include "peer/fetch.h"
+#include "peer/gateway.h"
 #include "peer/identity.h"
 #include "peer/storage.h"
 #include "peer/token.h"
@@ -123,13 +124,15 @@ struct mesh_opts {
     void (*bad_copy)(void *ctx, struct object_key k, uint32_t chunk);
     /* One line for the log, without a newline. May be NULL. */
     void (*log)(void *ctx, const char *line);
-    void *ctx; /* of name_of, allow, yield_ms, file_read, verify, bad_copy and log */
+    void *ctx; /* of name_of, allow, yield_ms, file_read, verify, bad_copy, log and gateway */
 
     unsigned heartbeat_ms, stagger_ms, look_ms, hello_ms;
     unsigned tls_workers;                               /* 2 */
     uint64_t replace_bytes;                             /* as tls_opts */
     uint64_t max_fetch_bytes, no_source_ms, give_up_ms; /* as fetch_opts */
 
+    /* Tests: what stands in for gateway_of (gateway.h) with known_networks; NULL: the system. */
+    void (*gateway)(void *ctx, uint32_t ifindex, struct gateway *out);
     /* Tests: run on this loop, which the thread that calls mesh_open runs; with it the network in
      * memory of discovery/bus.h. Another protocol version to claim, 0: the real ones. */
     uv_loop_t *loop;

@@ -62,7 +62,8 @@ int mesh_disco_open(struct mesh *m, struct err *e)
     d.allow = m->o.allow ? allow : NULL;
     d.on_peer = on_peer;
     d.log = m->o.log ? disco_line : NULL;
-    int r = disco_open(m->loop, &d, &m->disco, e);
+    int r = mesh_net_open(m, &d, e);
+    r = r ? r : disco_open(m->loop, &d, &m->disco, e);
     if (!r) {
         mesh_ref(m);
     }
@@ -231,6 +232,7 @@ void mesh_report_up(struct plink *l)
     if (!l->live) {
         report(l, DISCO_AUTHENTICATED, 0, l->tls.version);
         l->live = true;
+        mesh_net_met(l);
     }
 }
 

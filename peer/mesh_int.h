@@ -3,6 +3,8 @@
  *
  *   mesh.c         life, threads, notes from other threads
  *   mesh_fetch.c   fetching, the origin, telling what is held here
+ *   mesh_net.c     where this node announces itself: known networks, where members are met
+ *   mesh_ban.c     bans across restarts
  *   mesh_dial.c    discovery, dialling, what discovery is told
  *   mesh_member.c  who is believed, rosters, doubles, admitting guests
  *   mesh_status.c  reports
@@ -94,6 +96,9 @@ struct mesh {
     size_t n_links;
     struct mwant *wants[WANT_BUCKETS];
 
+    struct mesh_net *net; /* known_networks, else NULL */
+    struct mesh_bans *bans;
+
     uv_timer_t tick, fetch_timer, dial_timer, have_timer, close_timer;
     uint64_t opened_at, look_at, dial_due;
     bool origin_up;
@@ -127,6 +132,23 @@ static inline void mesh_short(const struct key_id *id, char out[MESH_SHORT]);
 
 /* ---- mesh_fetch.c ---- */
 int mesh_fetch_open(struct mesh *m, struct err *e);
+
+/* ---- mesh_net.c; nothing of it does anything without known_networks ---- */
+/* Puts its callbacks into the options of discovery. */
+int mesh_net_open(struct mesh *m, struct disco_options *d, struct err *e);
+void mesh_net_free(struct mesh *m);
+/* At each look: the home's list, gateways, members that are connected. */
+void mesh_net_look(struct mesh *m);
+/* A member proved itself on that connection. */
+void mesh_net_met(struct plink *l);
+
+/* ---- mesh_ban.c ---- */
+/* Load when there is an engine and that has not happened; write when bans have changed. At each
+ * look; `now`: on this thread and before this returns. */
+void mesh_bans_look(struct mesh *m, bool now);
+/* fetch_unban, and off the disk. */
+int mesh_bans_lift(struct mesh *m, const struct key_id *id);
+void mesh_bans_free(struct mesh *m);
 
 /* ---- mesh_dial.c ---- */
 int mesh_disco_open(struct mesh *m, struct err *e);

@@ -7,10 +7,8 @@
 
 #include "proto/base/clock.h"
 
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 #include <time.h>
 
 /* ---- the table ---- */
@@ -97,35 +95,13 @@ static void set_guests(struct mesh *m, bool guests)
 
 /* ---- the home's files ---- */
 
-static uint64_t stamp(const char *home, const char *rel, uint64_t h)
-{
-    char path[HOME_PATH_MAX];
-    struct stat st;
-    uint64_t v[4] = {0};
-    if (!home_path(home, rel, path, NULL) && stat(path, &st) == 0) {
-#ifdef __APPLE__
-        const struct timespec *t = &st.st_mtimespec;
-#else
-        const struct timespec *t = &st.st_mtim;
-#endif
-        v[0] = (uint64_t)t->tv_sec * 1000000000u + (uint64_t)t->tv_nsec;
-        v[1] = (uint64_t)st.st_ino;
-        v[2] = (uint64_t)st.st_size;
-        v[3] = 1;
-    }
-    for (int i = 0; i < 4; i++) {
-        h = (h ^ v[i]) * 0x100000001b3u;
-    }
-    return h;
-}
-
 static uint64_t stamp_all(const char *home)
 {
     static const char *const files[] = {"shoal", "shoal/group", "shoal/roster", "shoal/group.key",
                                         "shoal/invites"};
-    uint64_t h = 0xcbf29ce484222325u;
+    uint64_t h = HOME_STAMP;
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-        h = stamp(home, files[i], h);
+        h = home_stamp(home, files[i], h);
     }
     return h;
 }
@@ -155,6 +131,8 @@ void mesh_look_now(struct mesh *m)
     uint64_t s = stamp_all(m->home);
     bool changed;
     m->look_at = clock_ns() + m->o.look_ms * MS_NS;
+    mesh_net_look(m);
+    mesh_bans_look(m, false);
     if (s == m->home_stamp) {
         if (m->trust.guests) {
             set_guests(m, invites_open(m)); /* time may have ended it */

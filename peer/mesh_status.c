@@ -434,7 +434,7 @@ void mesh_limits(struct mesh *m, uint64_t out_bytes_s, uint64_t out_peer_bytes_s
 static void note_unban(struct mesh *m, struct note *n)
 {
     struct small_note *x = (struct small_note *)n;
-    x->code = m->fetch ? fetch_unban(m->fetch, x->id.b) : ERR_NOTFOUND;
+    x->code = mesh_bans_lift(m, &x->id);
 }
 
 int mesh_unban(struct mesh *m, const struct key_id *id, struct err *e)

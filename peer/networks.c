@@ -35,7 +35,7 @@ int network_make(const uint8_t *addr, bool v6, unsigned prefix, const uint8_t *g
     return 0;
 }
 
-static bool same(const struct network *a, const struct network *b)
+bool network_same(const struct network *a, const struct network *b)
 {
     return a->v6 == b->v6 && a->prefix == b->prefix &&
            memcmp(a->addr, b->addr, sizeof a->addr) == 0 && a->has_gateway == b->has_gateway &&
@@ -193,7 +193,7 @@ int networks_save(const char *home, const struct networks *list, struct err *e)
 static size_t find(const struct networks *list, const struct network *n)
 {
     size_t i = 0;
-    while (i < list->n && !same(&list->v[i].net, n)) {
+    while (i < list->n && !network_same(&list->v[i].net, n)) {
         i++;
     }
     return i;

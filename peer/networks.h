@@ -56,6 +56,7 @@ int network_parse(const char *text, struct network *out, struct err *e);
 /* A missing file is an empty list; anything malformed in it an error that names the line. */
 int networks_load(const char *home, struct networks *out, struct err *e);
 int networks_save(const char *home, const struct networks *list, struct err *e);
+bool network_same(const struct network *a, const struct network *b);
 bool networks_has(const struct networks *list, const struct network *n);
 /* Add, or renew what is there (ALLOW stays ALLOW). A full list loses its oldest MET. A network that
  * looks alike everywhere (link-local addresses and no gateway) is only ever allowed by the user:
