@@ -51,7 +51,7 @@ static void lost(struct tls_conn *c)
 
 /* ---- the end of life ---- */
 
-static void release(struct tls_outs *l)
+void tls_release(struct tls_outs *l)
 {
     while (l->head) {
         struct tls_out *o = l->head;
@@ -99,9 +99,9 @@ static void one_less(struct tls_conn *c)
     tls_blocks_free(&c->sh.out);
     tls_frames_free(&c->sh.frames);
     tls_frames_free(&c->deliver);
-    release(&c->sh.done);
+    tls_release(&c->sh.done);
     for (int i = 0; i < TLS_PRIORITIES; i++) {
-        release(&c->sh.tx[i]);
+        tls_release(&c->sh.tx[i]);
     }
     c->why.opened = c->opened;
     c->why.in = c->sh.plain_in;
@@ -124,6 +124,9 @@ static void on_handle_closed(uv_handle_t *h)
 
 void tls_enter_closing(struct tls_conn *c)
 {
+    if (c->due) { /* a goodbye, perhaps */
+        tls_write_due(c);
+    }
     if (c->state == TLS_CLOSING) {
         return;
     }
@@ -248,7 +251,7 @@ void tls_conn_pump(struct tls_conn *c)
     if (out.head) {
         tls_write_out(c, &out);
     }
-    release(&done);
+    tls_release(&done);
     if (detached) {
         one_less(c); /* perhaps the last: c is gone */
         return;
@@ -446,31 +449,16 @@ int tls_conn_connect(struct tls_pool *p, const struct sockaddr *addr, const stru
 
 /* ---- the owner's calls ---- */
 
-/* With the lock: do a small send now. What else came of it is left to the next round of the loop,
- * since no callback may run inside tls_conn_send. */
-static void send_now(struct tls_conn *c, struct tls_blocks *out)
+/* With the lock: do a small send now; it leaves in tls_flush. What else came of it is left to the
+ * next round of the loop, since no callback may run inside tls_conn_send. */
+static void send_now(struct tls_conn *c)
 {
-    struct tls_outs keep = {0};
     if (!tls_worker_inline(c)) {
         tls_worker_ready(c);
         return;
     }
-    TLS_SPLICE(out, &c->sh.out);
-    while (c->sh.done.head) {
-        struct tls_out *o = c->sh.done.head;
-        c->sh.done.head = o->next;
-        o->next = NULL;
-        if (!o->raw.release) {
-            free(o);
-        } else if (keep.tail) {
-            keep.tail->next = o;
-            keep.tail = o;
-        } else {
-            keep.head = keep.tail = o;
-        }
-    }
-    c->sh.done = keep;
-    if (keep.head || c->sh.frames.head || c->sh.ended) {
+    c->due = c->pool->due = true;
+    if (c->sh.frames.head || c->sh.ended) {
         tls_worker_notify(c);
     }
 }
@@ -498,7 +486,6 @@ int tls_conn_send(struct tls_conn *c, const void *body, size_t body_n, const str
     memcpy(o->head + WIRE_HEAD, body, body_n);
     size_t n = o->head_n + raw_n, max = c->pool->o.send_max;
     max += pr == TLS_CONTROL ? max / 4 : 0;
-    struct tls_blocks out = {0};
     int r = 0;
     tls_lock(c);
     if (c->sh.ended) {
@@ -515,18 +502,11 @@ int tls_conn_send(struct tls_conn *c, const void *body, size_t body_n, const str
         }
         l->tail = o;
         c->sh.tx_bytes += n;
-        if (raw_n) {
-            tls_worker_ready(c);
-        } else {
-            send_now(c, &out);
-        }
+        send_now(c);
     }
     tls_unlock(c);
     if (r) {
         free(o);
-    }
-    if (out.head) {
-        tls_write_out(c, &out);
     }
     return r;
 }

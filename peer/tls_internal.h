@@ -25,7 +25,7 @@ enum {
     TLS_QUANTUM = 128 * 1024,     /* plaintext each way before the next connection's turn */
     TLS_FRAMES_MAX = 1024,        /* frames decrypted and not yet delivered */
     TLS_FLUSH_MS = 2000,
-    TLS_SMALL = 4096, /* bytes that are not worth a change of thread */
+    TLS_SMALL = 8192, /* bytes that are not worth a change of thread */
 };
 
 /* Ciphertext on its way between loop and worker. */
@@ -126,6 +126,7 @@ struct tls_conn {
     uv_shutdown_t shutdown;
     int pending; /* close callbacks and the worker's goodbye still to come */
     bool reading, eof, paused, opened, user_closed, shut, tx_refused, replaced, write_failed;
+    bool due;        /* small sends of this round of the loop wait for tls_flush */
     int io_error;    /* libuv's, of the socket */
     size_t received; /* ciphertext before open, then what is thrown away while lingering */
     struct tls_frames deliver;
@@ -168,6 +169,7 @@ struct tls_failures {
 struct tls_pool {
     uv_loop_t *loop;
     uv_async_t async;
+    uv_prepare_t prepare; /* before the loop waits: flushes */
     struct tls_opts o;
     unsigned n_workers, next_worker;
     struct tls_worker *workers;
@@ -175,7 +177,8 @@ struct tls_pool {
     struct tls_block *rbuf; /* where the next read of any connection goes */
     struct tls_stats st;
     struct tls_failures fails[TLS_FAIL_SLOTS];
-    bool closing, in_async;
+    bool closing, in_async, due; /* due: some connection is */
+    int handles;
     void (*closed)(void *ctx);
     void *closed_ctx;
 };
@@ -225,13 +228,15 @@ void tls_worker_ready(struct tls_conn *c);
 void tls_worker_notify(struct tls_conn *c);
 /* With the lock, on the loop thread: when the engine is idle and there is little to do, do it here
  * and now instead of waking the worker (two changes of thread cost more than a small record). Never
- * handshakes, never raw bytes. False: not done, the worker must. After it the mailbox may hold
- * news. */
+ * handshakes, never more than TLS_SMALL. False: not done, the worker must. After it the mailbox may
+ * hold news. */
 bool tls_worker_inline(struct tls_conn *c);
 /* Loop thread: a connection went; the pool may be waiting for the last one. */
 void tls_pool_forget(struct tls_conn *c);
 
 /* ---- tls_conn.c, loop thread ---- */
+
+void tls_release(struct tls_outs *l); /* sent or not: back to their owners */
 
 void tls_conn_pump(struct tls_conn *c); /* the worker has news */
 void tls_start_timer(struct tls_conn *c, unsigned ms);
@@ -253,6 +258,11 @@ static inline void tls_unlock(struct tls_conn *c)
 
 void tls_start_reading(struct tls_conn *c);
 void tls_write_out(struct tls_conn *c, struct tls_blocks *l); /* takes all blocks */
+/* What small sends made goes to the kernel in one call, before the loop waits: frames that answer
+ * one another's neighbours, and those of a batch, cost one system call and one wake-up over there.
+ */
+void tls_flush(struct tls_conn *c);
+void tls_write_due(struct tls_conn *c); /* its second half: gives nothing back to owners */
 /* Lingering: once all is written, say so to the other side's kernel. */
 void tls_maybe_shutdown(struct tls_conn *c);
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LINGER_BYTES = 4 << 20, SENDABLE_BLOCKS = 64 };
+enum { LINGER_BYTES = 4 << 20, SENDABLE_BLOCKS = 64, FLUSH_ROUNDS = 64 };
 
 /* ---- in ---- */
 
@@ -235,6 +235,34 @@ void tls_write_out(struct tls_conn *c, struct tls_blocks *l)
     if (gone.head) {
         written(c, &gone);
     }
+}
+
+void tls_write_due(struct tls_conn *c)
+{
+    struct tls_blocks out = {0};
+    c->due = false;
+    tls_lock(c);
+    TLS_SPLICE(&out, &c->sh.out);
+    tls_unlock(c);
+    if (out.head) {
+        tls_write_out(c, &out);
+    }
+}
+
+void tls_flush(struct tls_conn *c)
+{
+    /* Whoever gets bytes back may have others to send: they go with these. */
+    for (int i = 0; i < FLUSH_ROUNDS; i++) {
+        struct tls_outs done = {0};
+        tls_lock(c);
+        TLS_SPLICE(&done, &c->sh.done);
+        tls_unlock(c);
+        if (!done.head) {
+            break;
+        }
+        tls_release(&done);
+    }
+    tls_write_due(c);
 }
 
 static void on_shutdown(uv_shutdown_t *req, int status)

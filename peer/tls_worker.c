@@ -166,6 +166,8 @@ bool tls_worker_inline(struct tls_conn *c)
     if (in > TLS_SMALL) {
         return false;
     }
+    /* What waits to be written: the next record may fit behind it. */
+    TLS_SPLICE(&c->en.out, &sh->out);
     bool more = step(c);
     give(c);
     if (more) {
@@ -386,6 +388,22 @@ static void on_async(uv_async_t *a)
     maybe_gone(p);
 }
 
+static void on_prepare(uv_prepare_t *h)
+{
+    struct tls_pool *p = h->data;
+    for (int i = 0; p->due && i < 4; i++) {
+        p->due = false;
+        for (struct tls_conn *c = p->conns; c; c = c->next) {
+            if (c->due) {
+                tls_flush(c);
+            }
+        }
+    }
+    if (p->due) {
+        uv_async_send(&p->async); /* others had their turn, too: not asleep yet */
+    }
+}
+
 static void defaults(struct tls_opts *o)
 {
 #define TLS_DEFAULT(field, value) o->field = o->field ? o->field : (value)
@@ -447,7 +465,11 @@ int tls_pool_open(uv_loop_t *loop, const struct tls_opts *o, struct tls_pool **o
         free(p);
         return r;
     }
-    p->async.data = p;
+    uv_prepare_init(loop, &p->prepare);
+    uv_prepare_start(&p->prepare, on_prepare);
+    uv_unref((uv_handle_t *)&p->prepare);
+    p->async.data = p->prepare.data = p;
+    p->handles = 2;
     while (!r && p->n_workers < p->o.workers) {
         struct tls_worker *w = &p->workers[p->n_workers];
         w->pool = p;
@@ -467,9 +489,12 @@ int tls_pool_open(uv_loop_t *loop, const struct tls_opts *o, struct tls_pool **o
     return 0;
 }
 
-static void on_async_closed(uv_handle_t *h)
+static void on_handle_closed(uv_handle_t *h)
 {
     struct tls_pool *p = h->data;
+    if (--p->handles) {
+        return;
+    }
     void (*closed)(void *) = p->closed;
     void *ctx = p->closed_ctx;
     free(p->rbuf);
@@ -486,7 +511,8 @@ static void maybe_gone(struct tls_pool *p)
         for (unsigned i = 0; i < p->n_workers; i++) {
             worker_join(&p->workers[i]);
         }
-        uv_close((uv_handle_t *)&p->async, on_async_closed);
+        uv_close((uv_handle_t *)&p->async, on_handle_closed);
+        uv_close((uv_handle_t *)&p->prepare, on_handle_closed);
     }
 }
 
