@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT
+ * schema_int.h: private to node/grammar/schema*.c: the types of a schema. */
+#ifndef SHOAL_GRAMMAR_SCHEMA_INT_H
+#define SHOAL_GRAMMAR_SCHEMA_INT_H
+
+#include "node/grammar/rules.h"
+
+#define GRAM_PLACE 240
+
+const struct pyjson *gram_get(const struct pyjson *v, const char *key);
+void gram_place(char out[GRAM_PLACE], const char *at, const char *key, size_t n);
+/* Does the value of `type` (NULL: none given) name this type? */
+bool gram_type_is(const struct pyjson *t, const char *name);
+
+uint32_t gram_schema_string(struct gram_schema *s, const struct pyjson *v, bool raw, const char *at,
+                            uint32_t next);
+uint32_t gram_schema_number(struct gram_schema *s, const struct pyjson *v, bool integer,
+                            const char *at, uint32_t next);
+uint32_t gram_schema_array(struct gram_schema *s, const struct pyjson *v, const char *at,
+                           uint32_t next);
+uint32_t gram_schema_object(struct gram_schema *s, const struct pyjson *v, const char *at,
+                            uint32_t next);
+/* Are no two of these schemas fit by one value, as far as is easily seen? Else fails. */
+bool gram_apart(struct gram_schema *s, const struct pyjson *list, const char *at);
+
+#endif
