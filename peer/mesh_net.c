@@ -22,7 +22,9 @@
 #define ASK_EVERY_NS (30000 * MS_NS) /* a gateway that does not say who it is */
 #define ASK_AGAIN_NS (2000 * MS_NS)  /* the first few times */
 #define ASK_OFTEN 5
-#define MET_MAX 16 /* networks to be written down at a time */
+#define ALIVE_NS (1000 * MS_NS) /* what arrived is noticed by a connection's tick, up to 1 s late \
+                                 */
+#define MET_MAX 16              /* networks to be written down at a time */
 #define LOCK_MS 2000
 #define PER_IF (2 * DISCO_IF_ADDRS_MAX)
 
@@ -32,6 +34,7 @@ struct net_if {
     unsigned nones; /* looks in a row without a gateway */
     unsigned asked;
     uint64_t ask_at;
+    uint64_t since; /* it is this network */
 };
 
 struct mesh_net {
@@ -98,7 +101,11 @@ static bool look_at_gateway(struct mesh *m, struct net_if *f, const struct disco
         f->ask_at = now + (f->asked++ < ASK_OFTEN ? ASK_AGAIN_NS : ASK_EVERY_NS);
     }
     f->gw = g;
-    return moved || !same_gateway(&old, &g);
+    if (!moved && same_gateway(&old, &g)) {
+        return false;
+    }
+    f->since = now;
+    return true;
 }
 
 /* ---- what discovery asks ---- */
@@ -279,7 +286,10 @@ static void met(struct mesh *m, const struct plink *l, const struct disco_if *if
         return; /* through a router or a tunnel, or on this machine: says nothing about the LAN */
     }
     struct net_if *g = if_of(x, f);
-    size_t k = g ? networks_of(&x->list, f, &g->gw, v, PER_IF) : 0;
+    /* A laptop that was carried elsewhere has connections for a while that are dead already: only
+     * one that has received something since then counts. */
+    bool alive = g && l->alive_at > g->since + ALIVE_NS;
+    size_t k = alive ? networks_of(&x->list, f, &g->gw, v, PER_IF) : 0;
     for (size_t i = 0; i < k; i++) {
         struct sockaddr_storage net = {0};
         bool changed;
