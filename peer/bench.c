@@ -85,6 +85,7 @@ struct run {
     struct bench_bare *bare;
     struct bench_mesh *mesh;
     double round_s;
+    unsigned rounds;
 };
 
 enum { OBJECTS, CPU, ONE, BATCH, KINDS };
@@ -125,8 +126,8 @@ static int one_small(struct run *r, int side, double v[KINDS], struct err *e)
 
 static int rounds(struct run *r, samples v, struct err *e)
 {
-    for (int i = 0; i <= PEER_BENCH_ROUNDS; i++) {
-        for (int k = 0; k < 4; k++) {
+    for (unsigned i = 0; i <= r->rounds; i++) {
+        for (unsigned k = 0; k < 4; k++) {
             int side = (i + k) % 2;
             double got[KINDS] = {0};
             if (r->o->stop && r->o->stop(r->o->ctx)) {
@@ -145,7 +146,7 @@ static int rounds(struct run *r, samples v, struct err *e)
 }
 
 /* The first sample of each warmed up. */
-static void summary(samples v, struct peer_bench *out)
+static void summary(samples v, unsigned n, struct peer_bench *out)
 {
     double *const to[KINDS][3] = {
         {&out->bare.bytes_s, &out->mesh.bytes_s, &out->ratio.bytes_s},
@@ -155,18 +156,18 @@ static void summary(samples v, struct peer_bench *out)
     };
     for (int k = 0; k < KINDS; k++) {
         double q[PEER_BENCH_ROUNDS];
-        for (int i = 0; i < PEER_BENCH_ROUNDS; i++) {
+        for (unsigned i = 0; i < n; i++) {
             q[i] = v[k][1][i + 1] / v[k][0][i + 1];
         }
-        *to[k][2] = median(q, PEER_BENCH_ROUNDS);
+        *to[k][2] = median(q, n);
         if (k == OBJECTS) { /* sorted by median() */
             out->ratio_min = q[0];
-            out->ratio_max = q[PEER_BENCH_ROUNDS - 1];
+            out->ratio_max = q[n - 1];
         }
-        *to[k][0] = median(&v[k][0][1], PEER_BENCH_ROUNDS);
-        *to[k][1] = median(&v[k][1][1], PEER_BENCH_ROUNDS);
+        *to[k][0] = median(&v[k][0][1], n);
+        *to[k][1] = median(&v[k][1][1], n);
     }
-    out->rounds = PEER_BENCH_ROUNDS;
+    out->rounds = n;
 }
 
 static int measure(const struct peer_bench_opts *o, const struct bench_data *d, struct run *r,
@@ -192,7 +193,7 @@ static int measure(const struct peer_bench_opts *o, const struct bench_data *d, 
     if (x) {
         return x;
     }
-    summary(v, out);
+    summary(v, r->rounds, out);
     double open_hash = 1 / out->seal_bytes_s + 1 / out->hash_bytes_s;
     out->bound_bytes_s = 1 / open_hash;
     out->crypto_share = (open_hash + 1 / out->seal_bytes_s) / out->bare.cpu_s_byte;
@@ -202,7 +203,11 @@ static int measure(const struct peer_bench_opts *o, const struct bench_data *d, 
 int peer_bench(const struct peer_bench_opts *o, struct peer_bench *out, struct err *e)
 {
     struct bench_data d = {0};
-    struct run r = {.o = o, .round_s = o->seconds / (PEER_BENCH_ROUNDS + 1)};
+    struct run r = {.o = o, .rounds = PEER_BENCH_ROUNDS};
+    if (o->rounds && o->rounds < PEER_BENCH_ROUNDS) {
+        r.rounds = o->rounds;
+    }
+    r.round_s = o->seconds / (r.rounds + 1);
     memset(out, 0, sizeof *out);
     int x = make_data(&d, e);
     x = x ? x : measure(o, &d, &r, out, e);

@@ -22,12 +22,13 @@
 #define PEER_BENCH_OBJECT 17547264u /* an expert of Kimi K3 */
 #define PEER_BENCH_SMALL 4096u
 #define PEER_BENCH_BATCH 16
-#define PEER_BENCH_ROUNDS 9 /* counted ones; one more warms up */
+#define PEER_BENCH_ROUNDS 9 /* counted ones unless said, and at most; one more warms up */
 #define PEER_BENCH_GOAL 0.9 /* ratio of the throughput of objects */
 
 struct peer_bench_opts {
     const char *dir; /* an empty folder for the homes of two nodes; the caller's to remove */
     double seconds;  /* about how long in all; at least one object a round is moved */
+    unsigned rounds; /* 0: PEER_BENCH_ROUNDS */
     const char *software;
     /* Between two measurements: stop? ERR_CANCELLED then. May be NULL. */
     int (*stop)(void *ctx);

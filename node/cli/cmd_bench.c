@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * cmd_bench.c: `shoal bench kernels`: how near the matrix products come to the memory's read rate.
- */
+ * cmd_bench.c: `shoal bench kernels`: how near the matrix products come to the memory's read rate;
+ * `shoal bench peer` (bench_peer.c): how near two nodes come to plain TLS. */
 #include "kernels/bench.h"
+#include "node/cli/bench_peer.h"
 #include "node/cli/cli.h"
 
 #include <errno.h>
@@ -36,11 +37,23 @@ static const struct opt_group groups[] = {
 };
 #undef AT
 
+static int run_peer(struct cli *c, const struct bench_opts *o)
+{
+    if (o->isa.set || o->threads.set || o->memory.set || o->only) {
+        return cli_usage(c, "bench peer: --isa, --threads, --memory and --only are of kernels");
+    }
+    return cli_bench_peer(c, o->seconds.set ? o->seconds.v : 20);
+}
+
 static int run(struct cli *c, const void *opts, int argc, char **argv)
 {
     const struct bench_opts *o = opts;
+    if (strcmp(argv[0], "peer") == 0) {
+        return run_peer(c, o);
+    }
     if (strcmp(argv[0], "kernels") != 0) {
-        return cli_usage(c, "bench: there is no benchmark \"%.100s\"; there is: kernels", argv[0]);
+        return cli_usage(c, "bench: there is no benchmark \"%.100s\"; there are: kernels and peer",
+                         argv[0]);
     }
     struct kern_bench_opts b = {.isa = o->isa.set ? (enum kern_isa)o->isa.v : KERN_ISA_AUTO,
                                 .threads = (unsigned)o->threads.v,
@@ -78,14 +91,21 @@ static int run(struct cli *c, const void *opts, int argc, char **argv)
 
 const struct command cmd_bench = {
     .name = "bench",
-    .args = "kernels",
+    .args = "kernels|peer",
     .summary = "measure this machine",
     .details =
         "kernels: packed weight bytes a second of each matrix product at Kimi K3's shapes, beside\n"
         "the rate at which the same threads read memory, measured in the same process. The\n"
         "share, their quotient, says how far from the limit a product is. T tokens are computed\n"
-        "together: the weights are read once for all of them.",
-    .examples = "  shoal bench kernels\n  shoal bench kernels --only mxfp4 --seconds 5 --json\n",
+        "together: the weights are read once for all of them.\n"
+        "\n"
+        "peer: two nodes on 127.0.0.1 move objects of 17.5 MB and of 4 KiB from one to the other, "
+        "in\n"
+        "turn with one plain client and one plain server of the same TLS library and cipher suite\n"
+        "that hash what they receive in the same way. The ratio of the rates says what a node "
+        "adds.",
+    .examples = "  shoal bench kernels\n  shoal bench kernels --only mxfp4 --seconds 5 --json\n"
+                "  shoal bench peer --seconds 40\n",
     .groups = groups,
     .n_groups = sizeof groups / sizeof *groups,
     .min_args = 1,
