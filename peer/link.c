@@ -98,6 +98,7 @@ void link_send_hello(struct plink *l, bool full)
 {
     struct mesh *m = l->m;
     static uint8_t none[WIRE_SESSION];
+    static uint32_t features[] = {SHOAL__FEATURE__FEATURE_RENEW, SHOAL__FEATURE__FEATURE_QUESTIONS};
     Shoal__Hello h = SHOAL__HELLO__INIT;
     Shoal__Frame f = SHOAL__FRAME__INIT;
     h.version = m->o.version ? m->o.version : WIRE_VERSION;
@@ -109,6 +110,11 @@ void link_send_hello(struct plink *l, bool full)
     h.machine.data = none;
     h.machine.len = WIRE_SESSION;
     h.chunk_size = WIRE_CHUNK;
+    if (!m->o.no_features) {
+        h.n_optional = sizeof features / sizeof *features;
+        h.optional = features;
+    }
+    l->said_model = full && m->o.has_model;
     if (full) {
         h.group_id.data = m->member.group.b;
         h.group_id.len = WIRE_ID;
@@ -123,6 +129,7 @@ void link_send_hello(struct plink *l, bool full)
         h.uptime_ms = (clock_ns() - m->opened_at) / MS_NS;
         h.machine.data = m->self.machine;
         h.software = m->software;
+        h.name = m->name;
         h.origin_works = m->o.origin && m->origin_up;
     }
     f.kind_case = SHOAL__FRAME__KIND_HELLO;
@@ -215,7 +222,7 @@ void link_down(struct plink *l, bool goodbye)
         }
     }
     if (l->up_at) {
-        atomic_fetch_sub(&m->n_up, 1);
+        mesh_count_up(m, -1);
         l->up_at = 0;
     }
     if (l->slot != LINK_NO_SLOT) {

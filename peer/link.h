@@ -51,10 +51,13 @@ struct plink {
     uint64_t roster_version;
     uint32_t version, numerics;
     bool model_same, has_model, origin_works;
+    bool said_model;      /* our last hello had the model */
+    bool renews, answers; /* its features: a further Hello, questions */
+    uint8_t model_root[WIRE_ID], group[WIRE_ID];
     bool knows_us; /* it sees us as a member: its hello was the full one */
     uint16_t listen_port;
     uint64_t said_objects;
-    char software[WIRE_NAME_MAX + 1];
+    char software[WIRE_NAME_MAX + 1], name[WIRE_NAME_MAX + 1];
 
     struct plink *probe;    /* PROBE: the older link; of that one: the newer */
     uint8_t told_clone[16]; /* run of the double that this peer was told of */
@@ -98,6 +101,8 @@ void link_tick(struct plink *l, uint64_t now);
 /* HELLO or PROBE is over: it is the connection with that node from now on. */
 void link_up(struct plink *l);
 void link_ping(struct plink *l, uint64_t now);
+/* This node has a model now: tell a connected peer, by a further Hello or a fresh connection. */
+void link_renew(struct plink *l);
 
 /* ---- between link.c and link_in.c ---- */
 void link_set_state(struct plink *l, enum link_state s);

@@ -21,6 +21,89 @@ static void send_credit(struct plink *l, uint64_t bytes)
 
 /* ---- hello ---- */
 
+/* What a further Hello may bring anew. */
+static void take_hello(struct plink *l, const Shoal__Hello *h)
+{
+    l->roster_version = h->roster_version;
+    l->numerics = h->numerics_version;
+    l->said_objects = h->object_count;
+    l->origin_works = h->origin_works;
+    l->has_model = h->model_root.len == WIRE_ID;
+    if (l->has_model) {
+        memcpy(l->model_root, h->model_root.data, WIRE_ID);
+    }
+    codec_name(h->software, l->software);
+    codec_name(h->name, l->name);
+    l->renews = l->answers = false;
+    for (size_t i = 0; i < h->n_optional; i++) {
+        l->renews |= h->optional[i] == SHOAL__FEATURE__FEATURE_RENEW;
+        l->answers |= h->optional[i] == SHOAL__FEATURE__FEATURE_QUESTIONS;
+    }
+}
+
+static bool same_model(const struct plink *l)
+{
+    const struct mesh_opts *o = &l->m->o;
+    return l->has_model && o->has_model && memcmp(l->model_root, o->model_root, WIRE_ID) == 0;
+}
+
+/* Both have said the same model: objects may flow. */
+static void share(struct plink *l)
+{
+    struct mesh *m = l->m;
+    struct err e = {0};
+    char s[ID_SHORT];
+    id_short(&l->inst.id, s);
+    l->serve = serve_peer_add(m->serve, l->c);
+    send_credit(l, LINK_CREDIT);
+    link_send_snapshot(l);
+    if (fetch_on_peer_up(m->fetch, l->inst.id.b, s, &l->slot, &e)) {
+        l->slot = LINK_NO_SLOT;
+        mesh_log_once(m, "nothing is fetched from peer %s: %s", s, e.msg);
+    }
+}
+
+static void share_from_now(struct plink *l)
+{
+    if (!l->model_same && same_model(l)) {
+        l->model_same = true;
+        mesh_log(l->m, "peer %s: has the same model now", l->node);
+        share(l);
+    }
+}
+
+static void on_further_hello(struct plink *l, const Shoal__Hello *h)
+{
+    if (memcmp(h->node_id.data, l->tls.id, WIRE_ID) != 0 || h->group_id.len != WIRE_ID ||
+        memcmp(h->group_id.data, l->group, WIRE_ID) != 0 ||
+        memcmp(h->session.data, l->inst.run, sizeof l->inst.run) != 0 ||
+        memcmp(h->machine.data, l->inst.machine, sizeof l->inst.machine) != 0) {
+        link_broke(l, "a further Hello of another node, shoal or session");
+        return;
+    }
+    if (l->has_model &&
+        (h->model_root.len != WIRE_ID || memcmp(h->model_root.data, l->model_root, WIRE_ID) != 0)) {
+        link_broke(l, "a further Hello with another model");
+        return;
+    }
+    take_hello(l, h);
+    share_from_now(l);
+}
+
+void link_renew(struct plink *l)
+{
+    if (l->state != LINK_UP || l->said_model) {
+        return; /* one that is not up yet is told when it is */
+    }
+    if (!l->renews) {
+        link_close(l, SHOAL__GOODBYE_REASON__GOODBYE_REPLACED, NULL, DISCO_CLOSED,
+                   "a fresh connection, since this node has a model now");
+        return;
+    }
+    link_send_hello(l, true);
+    share_from_now(l);
+}
+
 static void on_hello(struct plink *l, const Shoal__Hello *h)
 {
     struct mesh *m = l->m;
@@ -42,16 +125,12 @@ static void on_hello(struct plink *l, const Shoal__Hello *h)
     memcpy(l->inst.id.b, l->tls.id, WIRE_ID);
     memcpy(l->inst.run, h->session.data, sizeof l->inst.run);
     memcpy(l->inst.machine, h->machine.data, sizeof l->inst.machine);
-    l->roster_version = h->roster_version;
-    l->numerics = h->numerics_version;
-    l->listen_port = (uint16_t)h->listen_port;
-    l->said_objects = h->object_count;
-    l->origin_works = h->origin_works;
     l->knows_us = h->group_id.len == WIRE_ID;
-    l->has_model = h->model_root.len == WIRE_ID;
-    l->model_same =
-        l->has_model && m->o.has_model && memcmp(h->model_root.data, m->o.model_root, WIRE_ID) == 0;
-    snprintf(l->software, sizeof l->software, "%s", h->software);
+    if (l->knows_us) {
+        memcpy(l->group, h->group_id.data, WIRE_ID);
+    }
+    l->listen_port = (uint16_t)h->listen_port;
+    take_hello(l, h);
     if (!l->dialed && l->listen_port && addr_parse(tls_conn_address(l->c), &l->addr) == 0) {
         addr_set_port(&l->addr, l->listen_port);
         l->has_addr = true;
@@ -80,32 +159,29 @@ void link_up(struct plink *l)
 {
     struct mesh *m = l->m;
     char s[ID_SHORT];
-    struct err e = {0};
-    bool paused = l->state == LINK_PROBE;
+    bool paused = l->state == LINK_PROBE, told = l->said_model || !m->o.has_model;
     link_set_state(l, LINK_UP);
     l->up_at = l->alive_at = l->since;
     l->ping_at = l->since;
-    atomic_fetch_add(&m->n_up, 1);
+    l->model_same = told && same_model(l);
     id_short(&l->inst.id, s);
     mesh_log(m, "peer %s: connected %s %s%s", s, l->dialed ? "to" : "from", tls_conn_address(l->c),
-             l->model_same                    ? ""
+             same_model(l)                    ? ""
              : l->has_model && m->o.has_model ? "; it holds another model: no objects"
                                               : "; one side has no model: no objects");
     mesh_report_up(l);
+    mesh_count_up(m, 1); /* whoever waits for it finds the line in the log */
     if (m->member.roster.version >= l->roster_version) {
         link_send_roster(l);
     }
     if (l->model_same) {
-        l->serve = serve_peer_add(m->serve, l->c);
-        send_credit(l, LINK_CREDIT);
-        link_send_snapshot(l);
-        if (fetch_on_peer_up(m->fetch, l->inst.id.b, s, &l->slot, &e)) {
-            l->slot = LINK_NO_SLOT;
-            mesh_log_once(m, "nothing is fetched from peer %s: %s", s, e.msg);
-        }
+        share(l);
     }
     if (paused) {
         tls_conn_resume(l->c);
+    }
+    if (!told) { /* it came between the two hellos */
+        link_renew(l);
     }
 }
 
@@ -337,6 +413,10 @@ void link_take(struct plink *l, const Shoal__Frame *f, const struct frame *raw)
         return;
     }
     if (l->state == LINK_GUEST && l->tls.trust == TLS_MEMBER) {
+        return;
+    }
+    if (l->state == LINK_UP && k == SHOAL__FRAME__KIND_HELLO && !l->m->o.no_features) {
+        on_further_hello(l, f->hello);
         return;
     }
     if (l->state != LINK_UP || k == SHOAL__FRAME__KIND_HELLO || k == SHOAL__FRAME__KIND_JOIN ||

@@ -17,6 +17,7 @@
 
 #define CLOSE_MS 1500 /* for the goodbyes */
 #define LOG_GAP_NS (60000 * MS_NS)
+#define WAIT_LOOK_NS (500 * MS_NS)
 
 /* ---- log ---- */
 
@@ -76,22 +77,43 @@ void mesh_post(struct mesh *m, struct note *n)
     }
     n->next = NULL;
     n->done = false;
-    pthread_mutex_lock(&m->mu);
+    uv_mutex_lock(&m->mu);
+    bool sync = n->sync; /* not one's own any more once the lock is free, unless it is waited for */
+    m->waiters += sync;
     *m->notes_tail = n;
     m->notes_tail = &n->next;
-    if (!m->async_closed) {
+    if (m->async_closed) {
+        uv_cond_broadcast(&m->cond); /* mesh_close runs it */
+    } else {
         uv_async_send(&m->async);
     }
-    while (n->sync && !n->done) {
-        pthread_cond_wait(&m->cond, &m->mu);
+    while (sync && !n->done) {
+        uv_cond_wait(&m->cond, &m->mu);
     }
-    pthread_mutex_unlock(&m->mu);
+    if (sync) {
+        m->waiters--;
+        uv_cond_broadcast(&m->cond);
+    }
+    uv_mutex_unlock(&m->mu);
+}
+
+void mesh_wait_begin(struct mesh *m)
+{
+    uv_mutex_lock(&m->mu);
+    m->waiters++;
+}
+
+void mesh_wait_end(struct mesh *m)
+{
+    m->waiters--;
+    uv_cond_broadcast(&m->cond);
+    uv_mutex_unlock(&m->mu);
 }
 
 static void run_notes(struct mesh *m)
 {
     for (;;) {
-        pthread_mutex_lock(&m->mu);
+        uv_mutex_lock(&m->mu);
         struct note *n = m->notes;
         if (n) {
             m->notes = n->next;
@@ -99,19 +121,35 @@ static void run_notes(struct mesh *m)
                 m->notes_tail = &m->notes;
             }
         }
-        pthread_mutex_unlock(&m->mu);
+        uv_mutex_unlock(&m->mu);
         if (!n) {
             return;
         }
         bool sync = n->sync;
         n->run(m, n);
         if (sync) {
-            pthread_mutex_lock(&m->mu);
+            uv_mutex_lock(&m->mu);
             n->done = true;
-            pthread_cond_broadcast(&m->cond);
-            pthread_mutex_unlock(&m->mu);
+            uv_cond_broadcast(&m->cond);
+            uv_mutex_unlock(&m->mu);
         }
     }
+}
+
+/* After the loop ended: notes that still come, and threads on their way out of a call. */
+static void last_notes(struct mesh *m)
+{
+    uv_mutex_lock(&m->mu);
+    while (m->notes || m->waiters) {
+        if (!m->notes) {
+            uv_cond_wait(&m->cond, &m->mu);
+            continue;
+        }
+        uv_mutex_unlock(&m->mu);
+        run_notes(m);
+        uv_mutex_lock(&m->mu);
+    }
+    uv_mutex_unlock(&m->mu);
 }
 
 static void on_async(uv_async_t *a)
@@ -163,7 +201,8 @@ static int copy_opts(struct mesh *m, const struct mesh_opts *o, struct err *e)
 {
     m->o = *o;
     if (!o->home || (o->has_model && !o->storage) ||
-        (o->origin && (!o->origin->get || !o->origin->cancel)) || o->n_static > DISCO_STATIC_MAX) {
+        (o->has_model && o->origin && (!o->origin->get || !o->origin->cancel)) ||
+        o->n_static > DISCO_STATIC_MAX) {
         return err_set(e, ERR_ARG, "the options of the mesh are not complete");
     }
     m->home = copy(o->home);
@@ -172,7 +211,12 @@ static int copy_opts(struct mesh *m, const struct mesh_opts *o, struct err *e)
     m->listen_host = copy(o->listen_host ? o->listen_host : "::");
     m->bus_host = copy(o->bus_host);
     m->statics = calloc(o->n_static + 1, sizeof *m->statics);
-    m->extents = calloc(o->n_extents + 1, sizeof *m->extents);
+    if (!o->has_model) { /* what else is said of a model is not looked at */
+        m->o.storage = NULL;
+        m->o.origin = NULL;
+        m->o.n_extents = 0;
+    }
+    m->extents = calloc(m->o.n_extents + 1, sizeof *m->extents);
     bool full = m->home && m->software && m->listen_host && m->statics && m->extents &&
                 !m->bus_host == !o->bus_host && !m->machine_id == !o->machine_id;
     for (size_t i = 0; full && i < o->n_static; i++) {
@@ -183,15 +227,19 @@ static int copy_opts(struct mesh *m, const struct mesh_opts *o, struct err *e)
     if (!full) {
         return err_set(e, ERR_NOMEM, "out of memory");
     }
-    if (strlen(m->software) > WIRE_NAME_MAX) {
-        m->software[WIRE_NAME_MAX] = 0;
+    char software[WIRE_NAME_MAX + 1];
+    codec_name(m->software, software);
+    memcpy(m->software, software, strlen(software) + 1); /* never longer than it was */
+    if (m->o.n_extents) {
+        memcpy(m->extents, o->extents, m->o.n_extents * sizeof *m->extents);
     }
-    if (o->n_extents) {
-        memcpy(m->extents, o->extents, o->n_extents * sizeof *m->extents);
-    }
-    if (o->origin) {
+    if (m->o.origin) {
         m->origin = *o->origin;
+        m->o.origin = &m->origin;
     }
+    m->o.extents = m->extents;
+    m->name_ctx = o->ctx;
+    codec_name(o->name, m->name);
     m->o.heartbeat_ms = o->heartbeat_ms ? o->heartbeat_ms : MESH_HEARTBEAT_MS;
     m->o.stagger_ms = o->stagger_ms ? o->stagger_ms : MESH_STAGGER_MS;
     m->o.look_ms = o->look_ms ? o->look_ms : MESH_LOOK_MS;
@@ -246,17 +294,8 @@ static int open_parts(struct mesh *m, struct err *e)
     if (!m->held) {
         return err_set(e, ERR_NOMEM, "out of memory");
     }
-    if (m->o.has_model) {
-        struct serve_opts s = {m->o.storage,          m->o.storage_ctx, m->o.out_bytes_s,
-                               m->o.out_peer_bytes_s, m->o.yield_ms,    m->o.ctx};
-        r = mesh_fetch_open(m, e);
-        r = r ? r : serve_open(m->loop, &s, &m->serve, e);
-        if (r) {
-            return r;
-        }
-        mesh_ref(m);
-    }
-    r = open_pool(m, e);
+    r = m->o.has_model ? mesh_model_start(m, e) : 0;
+    r = r ? r : open_pool(m, e);
     if (!r) {
         mesh_membership(m, NULL);
         mesh_look_now(m);
@@ -282,8 +321,8 @@ static void wipe(struct mesh *m)
     member_close(&m->member);
     identity_close(&m->me);
     mesh_trust_free(m);
-    pthread_mutex_destroy(&m->mu);
-    pthread_cond_destroy(&m->cond);
+    uv_mutex_destroy(&m->mu);
+    uv_cond_destroy(&m->cond);
     free(m);
 }
 
@@ -340,8 +379,8 @@ int mesh_open(const struct mesh_opts *o, struct mesh **out, struct err *e)
     }
     m->notes_tail = &m->notes;
     m->opened_at = clock_ns();
-    pthread_mutex_init(&m->mu, NULL);
-    pthread_cond_init(&m->cond, NULL);
+    uv_mutex_init(&m->mu);
+    uv_cond_init(&m->cond);
     int r = mesh_trust_init(m) ? err_set(e, ERR_NOMEM, "out of memory") : copy_opts(m, o, e);
     m->loop = o->loop ? o->loop : &m->own_loop;
     if (!r && !o->loop && uv_loop_init(&m->own_loop)) {
@@ -383,9 +422,9 @@ static void close_handles(struct mesh *m)
     uv_handle_t *const h[] = {(uv_handle_t *)&m->tick,        (uv_handle_t *)&m->fetch_timer,
                               (uv_handle_t *)&m->dial_timer,  (uv_handle_t *)&m->have_timer,
                               (uv_handle_t *)&m->close_timer, (uv_handle_t *)&m->async};
-    pthread_mutex_lock(&m->mu);
+    uv_mutex_lock(&m->mu);
     m->async_closed = true; /* notes that still come are run by mesh_close */
-    pthread_mutex_unlock(&m->mu);
+    uv_mutex_unlock(&m->mu);
     for (size_t i = 0; i < sizeof h / sizeof *h; i++) {
         uv_close(h[i], handle_closed);
     }
@@ -394,6 +433,7 @@ static void close_handles(struct mesh *m)
 static void pool_closed(void *ctx)
 {
     struct mesh *m = ctx;
+    m->pool = NULL;
     if (m->serve) {
         serve_close(m->serve, mesh_unref, m);
         m->serve = NULL;
@@ -435,6 +475,10 @@ static void start_closing(struct mesh *m)
         return;
     }
     m->closing = true;
+    uv_mutex_lock(&m->mu);
+    m->stopping = true;
+    uv_cond_broadcast(&m->cond);
+    uv_mutex_unlock(&m->mu);
     uv_timer_stop(&m->dial_timer);
     uv_timer_stop(&m->fetch_timer);
     for (struct plink *l = m->links, *next; l; l = next) {
@@ -478,8 +522,61 @@ void mesh_close(struct mesh *m)
         start_closing(m);
         run_until_closed(m);
     }
-    run_notes(m); /* left after the loop ended: they only free themselves */
+    last_notes(m);
     finish(m);
+}
+
+/* ---- who is there ---- */
+
+void mesh_count_up(struct mesh *m, int by)
+{
+    uv_mutex_lock(&m->mu);
+    atomic_fetch_add(&m->n_up, by);
+    uv_cond_broadcast(&m->cond);
+    uv_mutex_unlock(&m->mu);
+}
+
+int mesh_peers(struct mesh *m)
+{
+    return atomic_load(&m->n_up);
+}
+
+struct others_note {
+    struct note n;
+    size_t others;
+};
+
+static void note_others(struct mesh *m, struct note *n)
+{
+    struct others_note *x = (struct others_note *)n;
+    const struct roster *r = &m->member.roster;
+    bool in = m->member.in_group && roster_find(r, &m->me.id);
+    x->others = m->member.in_group ? r->members_n - in : 0;
+}
+
+int mesh_wait_peers(struct mesh *m, int n, unsigned timeout_ms)
+{
+    uint64_t now = clock_ns(), end = now + timeout_ms * MS_NS, look = 0;
+    if (mesh_on_loop(m)) {
+        return mesh_peers(m);
+    }
+    mesh_wait_begin(m);
+    while (!m->stopping && atomic_load(&m->n_up) < n && (now = clock_ns()) < end) {
+        if (now >= look) { /* the membership may change while this waits */
+            struct others_note x = {.n = {.run = note_others, .sync = true}};
+            uv_mutex_unlock(&m->mu);
+            mesh_post(m, &x.n);
+            uv_mutex_lock(&m->mu);
+            if (!x.others) {
+                break;
+            }
+            look = now + WAIT_LOOK_NS;
+            continue;
+        }
+        uv_cond_timedwait(&m->cond, &m->mu, (end < look ? end : look) - now);
+    }
+    mesh_wait_end(m);
+    return mesh_peers(m);
 }
 
 int mesh_port(const struct mesh *m)

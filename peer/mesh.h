@@ -139,6 +139,7 @@ struct mesh_opts {
     struct disco_bus *bus;
     const char *bus_host;
     uint32_t version, version_min;
+    bool no_features; /* as a program that has none of the optional features of shoal.proto */
 };
 
 /* Opens the identity (making the key in a home that never had one), listens, connects. */

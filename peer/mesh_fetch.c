@@ -166,7 +166,7 @@ int mesh_fetch_open(struct mesh *m, struct err *e)
     f.no_source_ms = m->o.no_source_ms;
     f.give_up_ms = m->o.give_up_ms;
     f.name_of = m->o.name_of;
-    f.name_ctx = m->o.ctx;
+    f.name_ctx = m->name_ctx;
     return fetch_open(&f, &m->fetch, e);
 }
 
@@ -241,7 +241,7 @@ static void note_fetch(struct mesh *m, struct note *n)
 int mesh_fetch(struct mesh *m, struct object_key k, const struct mesh_want *o, uint64_t *id,
                struct err *e)
 {
-    if (!m->o.has_model || !o->done) {
+    if (!atomic_load(&m->may_fetch) || !o->done) {
         return err_set(e, ERR_ARG, "there is no model to fetch from");
     }
     struct fetch_note *n = calloc(1, sizeof *n);
@@ -349,6 +349,10 @@ static void note_have(struct mesh *m, struct note *n)
 {
     struct have_note *x = (struct have_note *)n;
     int r = 0;
+    if (!m->o.has_model) {
+        free(x);
+        return;
+    }
     for (size_t i = 0; i < x->n_added + x->n_removed; i++) {
         r |= i < x->n_added ? held_add(m->held, x->k[i]) : held_remove(m->held, x->k[i]);
     }
@@ -451,16 +455,26 @@ void mesh_origin_fail(struct mesh *m, uint64_t id, uint64_t retry_ms, const stru
     }
 }
 
+void mesh_fetch_origin(struct mesh *m)
+{
+    if (!m->fetch) {
+        return;
+    }
+    fetch_origin_up(m->fetch, m->origin_up);
+    if (m->origin_rate > 0 || m->origin_latency > 0) {
+        fetch_origin_estimate(m->fetch, m->origin_rate, (uint64_t)(m->origin_latency * 1e9));
+    }
+}
+
 static void note_origin_state(struct mesh *m, struct note *n)
 {
     struct origin_note *x = (struct origin_note *)n;
     m->origin_up = x->up;
-    if (m->fetch) {
-        fetch_origin_up(m->fetch, x->up);
-        if (x->rate > 0 || x->latency > 0) {
-            fetch_origin_estimate(m->fetch, x->rate, (uint64_t)(x->latency * 1e9));
-        }
+    if (x->rate > 0 || x->latency > 0) {
+        m->origin_rate = x->rate;
+        m->origin_latency = x->latency;
     }
+    mesh_fetch_origin(m);
     if (m->disco) {
         disco_outside(m->disco, x->up);
     }

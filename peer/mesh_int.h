@@ -8,6 +8,7 @@
  *   mesh_dial.c    discovery, dialling, what discovery is told
  *   mesh_member.c  who is believed, rosters, doubles, admitting guests
  *   mesh_status.c  reports
+ *   mesh_model.c   a model that comes while the mesh runs
  *   mesh_join.c    the joining side, invites
  *   link.c         one connection */
 #ifndef SHOAL_PEER_MESH_INT_H
@@ -55,6 +56,8 @@ struct note {
 struct mesh {
     struct mesh_opts o; /* copied; strings below */
     char *home, *machine_id, *software, *listen_host, *bus_host;
+    char name[WIRE_NAME_MAX + 1];
+    void *name_ctx; /* of o.name_of */
     char **statics;
     size_t n_statics;
     struct mesh_extent *extents;
@@ -66,14 +69,17 @@ struct mesh {
     _Atomic(bool) loop_set;
     uv_thread_t loop_thread;
 
-    /* notes */
-    pthread_mutex_t mu;
-    pthread_cond_t cond;
+    /* notes, and whoever waits for something */
+    uv_mutex_t mu;
+    uv_cond_t cond;
     struct note *notes, **notes_tail;
+    unsigned waiters; /* threads inside a call that waits: mesh_close lets them leave */
+    bool stopping;    /* whoever waits gives up */
     uv_async_t async;
     bool async_closed;
     _Atomic uint64_t next_want;
     _Atomic(int) n_up;
+    _Atomic(bool) may_fetch; /* has a model: for other threads */
 
     struct identity me;
     struct instance self;
@@ -102,6 +108,7 @@ struct mesh {
     uv_timer_t tick, fetch_timer, dial_timer, have_timer, close_timer;
     uint64_t opened_at, look_at, dial_due;
     bool origin_up;
+    double origin_rate, origin_latency; /* as told, 0: not known */
     bool asleep, closing, closed, pool_closing;
     int open; /* handles and parts whose close is awaited */
 
@@ -125,13 +132,22 @@ void mesh_log_once(struct mesh *m, const char *fmt, ...) __attribute__((format(p
 bool mesh_on_loop(struct mesh *m);
 /* Leave a note; with n->sync wait until it ran. */
 void mesh_post(struct mesh *m, struct note *n);
-void mesh_link_gone(struct mesh *m); /* a link was freed */
+/* Between these a thread may wait on m->cond, until m->stopping. mesh_close waits for the end. */
+void mesh_wait_begin(struct mesh *m);       /* takes m->mu */
+void mesh_wait_end(struct mesh *m);         /* gives it back */
+void mesh_count_up(struct mesh *m, int by); /* connected peers; LAN thread */
+void mesh_link_gone(struct mesh *m);        /* a link was freed */
 void mesh_ref(struct mesh *m);
 void mesh_unref(void *m);
 static inline void mesh_short(const struct key_id *id, char out[MESH_SHORT]);
 
+/* ---- mesh_model.c ---- */
+/* The engine and the server of the model in m->o, which are not open. */
+int mesh_model_start(struct mesh *m, struct err *e);
+
 /* ---- mesh_fetch.c ---- */
 int mesh_fetch_open(struct mesh *m, struct err *e);
+void mesh_fetch_origin(struct mesh *m); /* tell the engine what is known of the origin */
 
 /* ---- mesh_net.c; nothing of it does anything without known_networks ---- */
 /* Puts its callbacks into the options of discovery. */

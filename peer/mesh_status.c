@@ -218,9 +218,11 @@ static json_t *listen_json(struct mesh *m)
 
 static json_t *refused_json(struct mesh *m)
 {
-    struct tls_stats s;
+    struct tls_stats s = {0};
     json_t *o = json_object();
-    tls_pool_stats(m->pool, &s);
+    if (m->pool) {
+        tls_pool_stats(m->pool, &s);
+    }
     json_object_set_new(o, "strangers", num(s.strangers));
     json_object_set_new(o, "not_tls", num(s.not_tls));
     json_object_set_new(o, "over_limit", num(s.over_limit));
@@ -381,11 +383,6 @@ int mesh_why(struct mesh *m, struct buf *out, struct err *e)
     struct report_note n = {.n = {.run = note_why, .sync = true}, .e = e};
     mesh_post(m, &n.n);
     return give(n.json, out, e);
-}
-
-int mesh_peers(struct mesh *m)
-{
-    return atomic_load(&m->n_up);
 }
 
 struct small_note {

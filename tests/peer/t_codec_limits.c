@@ -241,8 +241,8 @@ static void t_name(void **state)
     }
     codec_name(NULL, out);
     assert_string_equal(out, "");
-    for (int i = 0; i < 66; i++) {
-        strcat(in, "\xe2\x82\xac");
+    for (size_t i = 0; i < 66; i++) {
+        memcpy(in + 3 * i, "\xe2\x82\xac", 4);
     }
     codec_name(in, out);
     assert_int_equal(strlen(out), 63); /* whole characters */

@@ -1,12 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * t_serve_faults.c: what bad peers can do. They are child processes that are killed or
  * stopped, meshes with lying stores, and a bare connection that says what it likes. */
-#include "tests/peer/mesh_kit.h"
-#include "tests/peer/wire_kit.h"
-
-#include "peer/codec.h"
-#include "peer/member.h"
-#include "proto/base/clock.h"
+#include "tests/peer/bare_mesh.h"
 
 #include <signal.h>
 #include <stdatomic.h>
@@ -171,124 +166,6 @@ static void test_killed_peer(void **state)
 
 /* ---- a bare connection ---- */
 
-struct bare {
-    uv_loop_t loop;
-    struct kit_node node;
-    struct kit_log log;
-    struct kit_id id;
-    struct kit_trust trust;
-    struct kit_mesh home; /* whose key it has */
-    struct identity me;
-    struct member member;
-    int kinds[64]; /* frames that came, by kind */
-    uint64_t asked_seq;
-    int goodbye;
-    char text[WIRE_TEXT_MAX + 1];
-};
-
-static int all_members(void *ctx, const uint8_t id[WIRE_ID])
-{
-    (void)ctx;
-    (void)id;
-    return TLS_MEMBER;
-}
-
-static void bare_frame(struct kit_log *l, struct frame *f)
-{
-    struct bare *b = l->user;
-    struct codec_msg m;
-    struct err e = {0};
-    ok(codec_decode(f->body, f->body_n, f->raw_n, &m, &e));
-    b->kinds[m.f->kind_case & 63]++;
-    if (m.f->kind_case == SHOAL__FRAME__KIND_HAVE_ASK) {
-        b->asked_seq = m.f->have_ask->seq;
-    } else if (m.f->kind_case == SHOAL__FRAME__KIND_GOODBYE) {
-        b->goodbye = (int)m.f->goodbye->reason;
-        snprintf(b->text, sizeof b->text, "%s", m.f->goodbye->text);
-    }
-    codec_free(&m);
-    frame_free(f);
-}
-
-static void bare_send(struct bare *b, Shoal__Frame *f)
-{
-    struct buf x;
-    struct err e = {0};
-    buf_init(&x, WIRE_BODY_MAX);
-    ok(codec_encode(f, 0, &x, &e));
-    if (b->log.c) {
-        tls_conn_send(b->log.c, x.p, x.n, NULL, TLS_CONTROL);
-    }
-    buf_free(&x);
-}
-
-static void bare_hello(struct bare *b)
-{
-    Shoal__Hello h = SHOAL__HELLO__INIT;
-    Shoal__Frame f = SHOAL__FRAME__INIT;
-    h.version = h.version_min = 1;
-    h.node_id.data = b->me.id.b;
-    h.group_id.data = b->member.group.b;
-    h.model_root.data = b->home.o.model_root;
-    h.node_id.len = h.group_id.len = h.model_root.len = WIRE_ID;
-    h.session.data = b->me.run;
-    h.machine.data = b->me.machine;
-    h.session.len = h.machine.len = WIRE_SESSION;
-    h.chunk_size = WIRE_CHUNK;
-    f.kind_case = SHOAL__FRAME__KIND_HELLO;
-    f.hello = &h;
-    bare_send(b, &f);
-}
-
-static void bare_connect(struct bare *b, int port)
-{
-    memset(b->kinds, 0, sizeof b->kinds);
-    b->goodbye = 0;
-    b->text[0] = 0;
-    b->log = (struct kit_log){.on_frame = bare_frame, .user = b};
-    kit_connect(&b->node, &b->log, "127.0.0.1", port, NULL);
-    assert_true(kit_until(&b->loop, &b->log.opens, 1, 20000));
-}
-
-static void bare_open(struct bare *b, struct kit_mesh *keeper)
-{
-    struct err e = {0};
-    struct tls_opts o;
-    memset(b, 0, sizeof *b);
-    kit_home(&b->home, keeper);
-    ok(identity_open(b->home.home, NULL, &b->me, &e));
-    ok(member_open(b->home.home, &b->me, &b->member, &e));
-    ok(crypto_key_pem(b->me.key, b->id.pem, &b->id.pem_n, &e));
-    b->id.pem_n++;
-    ok(crypto_certificate(b->me.key, b->id.cert, &b->id.cert_n, &e));
-    kit_opts(&o, &b->id, &b->trust);
-    o.trusted = all_members;
-    assert_int_equal(uv_loop_init(&b->loop), 0);
-    kit_node_open(&b->node, &b->loop, &o, NULL, 0);
-}
-
-static void bare_close(struct bare *b)
-{
-    kit_node_close(&b->node);
-    uv_run(&b->loop, UV_RUN_DEFAULT);
-    uv_loop_close(&b->loop);
-    member_close(&b->member);
-    identity_close(&b->me);
-    kit_free(&b->home);
-}
-
-/* Run the bare side's loop until x. */
-#define bare_until(b, x)                                             \
-    do {                                                             \
-        uint64_t end_ = clock_ns() + 30ull * 1000000000u;            \
-        while (!(x)) {                                               \
-            kit_run_ms(&(b)->loop, 5);                               \
-            if (clock_ns() > end_) {                                 \
-                fail_msg("%s:%d never: %s", __FILE__, __LINE__, #x); \
-            }                                                        \
-        }                                                            \
-    } while (0)
-
 static void bare_have(struct bare *b, uint64_t seq, uint32_t first)
 {
     Shoal__HaveRow row = SHOAL__HAVE_ROW__INIT, *rows[1] = {&row};
@@ -377,10 +254,15 @@ static void test_rude(void **state)
     bare_until(&b, atomic_load(&f.done));
     assert_int_equal(f.r.code, 0);
     assert_int_equal(a.store.bad_puts, 0);
-    bare_hello(&b); /* again */
+    bare_hello(&b); /* again: nothing new */
+    bare_have(&b, 2, 7);
+    bare_until(&b, kit_holders(&a, kit_key(0, 7)) == 1);
+    b.home.o.model_root[0] ^= 1;
+    bare_hello(&b);
+    b.home.o.model_root[0] ^= 1;
     bare_until(&b, b.log.closes);
     assert_int_equal(b.goodbye, SHOAL__GOODBYE_REASON__GOODBYE_PROTOCOL);
-    assert_true(strstr(b.text, "Hello at the wrong time"));
+    assert_true(strstr(b.text, "Hello with another model"));
     mesh_until(mesh_peers(a.m) == 1);
     /* anything but Hello first */
     bare_connect(&b, mesh_port(a.m));
