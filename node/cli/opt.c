@@ -119,6 +119,54 @@ bool opt_bytes(const char *s, uint64_t *out)
     return true;
 }
 
+bool opt_seconds(const char *s, uint64_t *out)
+{
+    static const struct {
+        char unit;
+        uint32_t seconds;
+    } units[] = {{'s', 1}, {'m', 60}, {'h', 3600}, {'d', 86400}};
+    char number[24];
+    uint64_t v;
+    size_t n = strlen(s);
+    if (n < 2 || n > sizeof number) {
+        return false;
+    }
+    memcpy(number, s, n - 1);
+    number[n - 1] = 0;
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+        if (s[n - 1] == units[i].unit) {
+            if (!digits(number, &v) || v > UINT64_MAX / units[i].seconds) {
+                return false;
+            }
+            *out = v * units[i].seconds;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool opt_host_port(const char *s, char *host, size_t cap, uint16_t *port, bool any_port)
+{
+    const char *from = s, *end, *colon = strrchr(s, ':');
+    uint64_t v = 0;
+    if (s[0] == '[') {
+        from = s + 1;
+        end = strchr(s, ']');
+        colon = end && end[1] == ':' ? end + 1 : NULL;
+    } else {
+        end = colon;
+    }
+    size_t n = colon ? (size_t)(end - from) : 0;
+    if (!n || n >= cap || !digits(colon + 1, &v) || v > UINT16_MAX || (!v && !any_port) ||
+        (from == s && memchr(from, ':', n))) {
+        return false;
+    }
+    memcpy(host, from, n);
+    host[n] = 0;
+    *port = (uint16_t)v;
+    return true;
+}
+
 static int out_of_range(const struct opt *o, const char *s, struct err *e)
 {
     if (o->max >= 1e18) {
@@ -137,14 +185,27 @@ static int set_value(const struct opt *o, void *at, const char *s, struct err *e
     case OPT_TEXT:
         *(const char **)at = s;
         return 0;
+    case OPT_TEXTS: {
+        struct opt_texts *t = at;
+        if (t->n == OPT_TEXTS_MAX) {
+            return err_set(e, ERR_ARG, "--%s may be given %d times at most", o->name,
+                           OPT_TEXTS_MAX);
+        }
+        t->v[t->n++] = s;
+        return 0;
+    }
     case OPT_COUNT:
+    case OPT_TIME:
     case OPT_BYTES: {
         struct opt_count *c = at;
-        bool size = o->type == OPT_BYTES;
-        if (!(size ? opt_bytes(s, &c->v) : digits(s, &c->v))) {
+        bool good = o->type == OPT_BYTES  ? opt_bytes(s, &c->v)
+                    : o->type == OPT_TIME ? opt_seconds(s, &c->v)
+                                          : digits(s, &c->v);
+        if (!good) {
             return err_set(e, ERR_ARG, "--%s %s: %s", o->name, s,
-                           size ? "it must be a size such as 512M, 8G or 1.5GiB"
-                                : "it must be a whole number");
+                           o->type == OPT_BYTES  ? "it must be a size such as 512M, 8G or 1.5GiB"
+                           : o->type == OPT_TIME ? "it must be a time such as 90s, 30m, 24h or 7d"
+                                                 : "it must be a whole number");
         }
         c->set = true;
         return (double)c->v < o->min || (double)c->v > o->max ? out_of_range(o, s, e) : 0;

@@ -3,13 +3,17 @@
 #include "node/cli/plat.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <ftw.h>
 #include <limits.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
+#include <termios.h>
 #include <unistd.h>
 
 uint64_t plat_page(void)
@@ -68,6 +72,99 @@ int plat_disk_free(const char *path, uint64_t *bytes, struct err *e)
             *slash = 0;
         }
     }
+}
+
+int plat_read_stdin(struct buf *out, struct err *e)
+{
+    char room[16384];
+    for (;;) {
+        ssize_t k = read(STDIN_FILENO, room, sizeof room);
+        if (k == 0) {
+            return 0;
+        }
+        if (k < 0 && errno != EINTR) {
+            return err_sys(e, errno, "cannot read standard input");
+        }
+        int r = k > 0 ? buf_add(out, room, (size_t)k) : 0;
+        if (r) {
+            return err_set(e, r, "cannot read standard input: %s", err_text(r));
+        }
+    }
+}
+
+/* One line, byte by byte; erase, kill and the interrupt key are done here. */
+static int read_hidden(int fd, char *out, size_t cap, size_t *n, struct err *e)
+{
+    enum { CTRL_C = 3, CTRL_D = 4, BACKSPACE = 8, CTRL_U = 21, DELETE = 127 };
+    sigset_t waiting;
+    *n = 0;
+    for (;;) {
+        struct pollfd p = {fd, POLLIN, 0};
+        unsigned char c;
+        int k = poll(&p, 1, 200);
+        /* A signal that ends the program waits until the terminal shows what is typed again. */
+        if (!sigpending(&waiting) &&
+            (sigismember(&waiting, SIGTERM) == 1 || sigismember(&waiting, SIGHUP) == 1)) {
+            return err_set(e, ERR_CANCELLED, "given up");
+        }
+        if (k < 0 && errno != EINTR) {
+            return err_sys(e, errno, "cannot read from the terminal");
+        }
+        if (k <= 0) {
+            continue;
+        }
+        ssize_t got = read(fd, &c, 1);
+        if (got < 0 && errno == EINTR) {
+            continue;
+        }
+        if (got <= 0 || c == CTRL_C || (c == CTRL_D && !*n)) {
+            return err_set(e, ERR_CANCELLED, "given up");
+        }
+        if (c == '\n' || c == '\r') {
+            return 0;
+        }
+        if (c == CTRL_U) {
+            *n = 0;
+        } else if (c == BACKSPACE || c == DELETE) {
+            while (*n && ((unsigned char)out[--*n] & 0xc0) == 0x80) { /* a whole character */
+            }
+        } else if (*n == cap) {
+            return err_set(e, ERR_LIMIT, "that is longer than %zu bytes", cap);
+        } else {
+            out[(*n)++] = (char)c;
+        }
+    }
+}
+
+int plat_ask_secret(const char *prompt, char *out, size_t cap, size_t *n, struct err *e)
+{
+    struct termios was, now;
+    sigset_t late, before;
+    int fd = open("/dev/tty", O_RDWR | O_CLOEXEC | O_NOCTTY);
+    if (fd < 0 || tcgetattr(fd, &was)) {
+        if (fd >= 0) {
+            close(fd);
+        }
+        return err_set(e, ERR_NOTFOUND, "there is no terminal");
+    }
+    sigemptyset(&late);
+    sigaddset(&late, SIGTERM);
+    sigaddset(&late, SIGHUP);
+    pthread_sigmask(SIG_BLOCK, &late, &before);
+    now = was;
+    now.c_lflag &= ~(tcflag_t)(ECHO | ICANON | ISIG);
+    now.c_cc[VMIN] = 1;
+    now.c_cc[VTIME] = 0;
+    int r = tcsetattr(fd, TCSAFLUSH, &now) ? err_sys(e, errno, "cannot hide what is typed") : 0;
+    if (!r && write(fd, prompt, strlen(prompt)) < 0) {
+        r = err_sys(e, errno, "cannot write to the terminal");
+    }
+    r = r ? r : read_hidden(fd, out, cap, n, e);
+    (void)!write(fd, "\n", 1);
+    tcsetattr(fd, TCSAFLUSH, &was);
+    close(fd);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return r;
 }
 
 static int remove_one(const char *path, const struct stat *sb, int what, struct FTW *at)

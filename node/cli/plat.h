@@ -30,6 +30,12 @@ uint64_t plat_page(void);
 uint64_t plat_raise_files(uint64_t *before);
 /* Bytes free for this user on the volume that holds `path` or its nearest existing parent. */
 int plat_disk_free(const char *path, uint64_t *bytes, struct err *e);
+/* Append all of standard input; ERR_LIMIT when it is more than the buffer's maximum. */
+int plat_read_stdin(struct buf *out, struct err *e);
+/* Ask on the terminal of this process, whatever standard input is, and read a line that is not
+ * shown: at most cap bytes (a longer one is ERR_LIMIT), not ended by a NUL. Control-C gives it up.
+ * ERR_NOTFOUND: there is no terminal. */
+int plat_ask_secret(const char *prompt, char *out, size_t cap, size_t *n, struct err *e);
 /* Remove a folder with everything in it; links are removed, not followed. */
 int plat_remove_tree(const char *path, struct err *e);
 uint64_t plat_peak_rss(void); /* largest resident size of this process in bytes */

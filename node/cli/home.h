@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT
+ * home.h: what the commands about a home share: --home, identity and membership of that home, the
+ * process that runs a node on it, and how nodes and homes are written for people. */
+#ifndef SHOAL_NODE_CLI_HOME_H
+#define SHOAL_NODE_CLI_HOME_H
+
+#include "node/cli/cli.h"
+#include "peer/member.h"
+
+struct home_opts {
+    const char *home;
+};
+extern const struct opt home_opts_table[]; /* offsets from a struct home_opts */
+#define HOME_OPTS_COUNT 1
+
+struct cli_home {
+    struct cli *c;
+    const char *path; /* as given, or the platform's place */
+    bool fresh;       /* nobody has used this home yet: no identity, no member */
+    struct identity me;
+    struct member m;
+    struct buf buf, flag; /* private */
+};
+
+enum cli_home_need {
+    HOME_PATH, /* the path alone, which need not exist */
+    HOME_LOOK, /* identity and membership if there are any */
+    HOME_MAKE, /* the identity, made if there was none */
+    HOME_SHOAL /* a home that belongs to a shoal */
+};
+/* *h is to be closed in any case. */
+int cli_home_open(struct cli_home *h, struct cli *c, const struct home_opts *o,
+                  enum cli_home_need need, struct err *e);
+void cli_home_close(struct cli_home *h);
+
+/* "" or " --home 'DIR'": what a command printed for people needs to mean this home. */
+const char *cli_home_flag(struct cli_home *h);
+
+/* {"home", "node", "short", "group", "keeper", "member", "members", "roster_version"}: null where
+ * there is none. "member" is false for a node that was removed. */
+json_t *cli_home_json(const struct cli_home *h);
+/* Adds "node" and "short" to an object. */
+void cli_id_json(json_t *o, const struct key_id *id);
+
+/* Which member (or, with banned peers in mind, any node of the roster) a word means: an id, a short
+ * form, a prefix (id_find), or, when a node runs on the home, a peer's name. */
+int cli_home_find(struct cli_home *h, const char *word, struct key_id *id, struct err *e);
+
+/* Ask the process that runs a node on this home (node.h). ERR_OFFLINE: there is none. */
+int cli_home_ask(struct cli_home *h, json_t *request, unsigned timeout_ms, json_t **answer,
+                 struct err *e);
+
+#endif
