@@ -21,17 +21,25 @@ t 'both serve' within 10 eval 'grep -q ready "$LAN_DIR/serve1" && grep -q ready 
 
 value() { awk -v n="$1" -v w="$2" '$1 == n { for (i = 2; i < NF; i += 2) if ($i == w) print $(i + 1) }' "$LAN_DIR/out"; }
 measure() { lan_run 3 "$rate" fetch "$LAN_DIR/home/3" 3 10.77.0.1:4433 10.77.0.2:4433 >"$LAN_DIR/out" 2>"$LAN_DIR/log"; }
+over() { awk -v a="$1" -v b="$2" 'BEGIN { print a / b }'; }
 good() {
-    measure && cat "$LAN_DIR/out" && awk '$7 < 0.9 { bad = 1 } END { exit bad || NR != 2 }' "$LAN_DIR/out"
+    measure && sed 's/^/     /' "$LAN_DIR/out" &&
+        awk '$7 < 0.9 { bad = 1 } { b[NR] = $3; m[NR] = $5 }
+            END { exit bad || NR != 2 || b[1] < 9 || b[2] < 1.8 * b[1] || m[2] < 1.7 * m[1] }' "$LAN_DIR/out"
 }
-# Medians of three rounds in turn. What a busy machine spoils is measured once more.
-t 'measured' eval 'good || { echo "     once more"; good || true; }'
-t 'bare TLS carries what the wire has' between "$(value 1 bare)" 10 12.5
-t 'one peer: 0.9 of bare TLS or better' between "$(value 1 ratio)" 0.9 2
-t 'two wires carry twice as much' between "$(awk -v a="$(value 1 bare)" -v b="$(value 2 bare)" 'BEGIN { print b / a }')" 1.8 2.1
-t 'two peers: 0.9 of bare TLS on both or better' between "$(value 2 ratio)" 0.9 2
-t 'a second peer nearly doubles it' \
-    between "$(awk -v a="$(value 1 mesh)" -v b="$(value 2 mesh)" 'BEGIN { print b / a }')" 1.7 2.2
+# Medians of three rounds in turn; what a busy machine spoils is measured once more. Upper limits are only there to
+# notice a wire that is not slow at all.
+t 'measured' eval 'good || { echo "     once more"; measure && sed "s/^/     /" "$LAN_DIR/out"; }'
+t 'bare TLS carries what the wire has' between "$(value 1 bare)" 6 12.6
+t 'one peer: 0.9 of bare TLS or better' between "$(value 1 ratio)" 0.9 1.5
+t 'two peers: 0.9 of bare TLS on both or better' between "$(value 2 ratio)" 0.9 1.5
+more=$(over "$(value 2 bare)" "$(value 1 bare)")
+if between "$more" 1.8 9; then
+    t 'a second peer nearly doubles it' between "$(over "$(value 2 mesh)" "$(value 1 mesh)")" 1.7 9
+else # the machine that plays all three is the limit
+    t "a second peer brings what it brings to bare TLS" \
+        between "$(over "$(value 2 mesh)" "$(value 1 mesh)")" "$(over "$more" 1.12)" 9
+fi
 if [ $lan_failed != 0 ]; then
     tail -n 30 "$LAN_DIR/log"
 fi
