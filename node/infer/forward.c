@@ -87,20 +87,70 @@ static int embed(struct infer *f, const struct step *s, struct err *e)
     return 0;
 }
 
-static int layer(struct infer *f, uint32_t l, uint32_t *nb, const struct step *s, struct err *e)
+/* ---- rows that leave ---- */
+
+void infer_drop(struct infer_state *s)
+{
+    s->dropped = true;
+    s->f->dropping = true;
+}
+
+bool infer_dropped(const struct infer_state *s)
+{
+    return s->dropped;
+}
+
+/* Take the rows of dropped states out of what a step carries from layer to layer: the running sums
+ * and the bank. Every row is computed by itself, so the others do not notice. */
+static int leave(struct infer *f, uint32_t nb, struct step *s, struct err *e)
+{
+    size_t H = f->c->hidden, plane = (size_t)f->max_rows * H;
+    float *p = f->s.p->host, *bank_rows = f->s.bank->host;
+    uint32_t kept = 0, runs = 0;
+    int rc = f->cmds.n ? cmds_run(f, e) : 0; /* the embedding is recorded, not yet done */
+    if (rc) {
+        return rc;
+    }
+    f->dropping = false;
+    for (uint32_t i = 0; i < s->n_runs; i++) {
+        struct run r = s->runs[i];
+        if (r.st->dropped) {
+            r.st->broken = true;
+            continue;
+        }
+        if (r.first != kept) {
+            memmove(p + kept * H, p + r.first * H, r.n * H * sizeof *p);
+            for (uint32_t b = 0; b < nb; b++) {
+                memmove(bank_rows + b * plane + kept * H, bank_rows + b * plane + r.first * H,
+                        r.n * H * sizeof *p);
+            }
+            memmove(s->rows + kept, s->rows + r.first, r.n * sizeof *s->rows);
+            memmove(s->slot + kept, s->slot + r.first, r.n * sizeof *s->slot);
+        }
+        r.first = kept;
+        kept += r.n;
+        s->runs[runs++] = r;
+    }
+    s->n_runs = runs;
+    s->T = kept;
+    return kept ? 0 : err_set(e, ERR_CANCELLED, "cancelled");
+}
+
+static int layer(struct infer *f, uint32_t l, uint32_t *nb, struct step *s, struct err *e)
 {
     const struct model_config *c = f->c;
     struct kern_ref p = kern_at(f->s.p, 0), h = kern_at(f->s.h, 0), a = kern_at(f->s.a, 0);
     struct kern_ref xn = kern_at(f->s.xn, 0);
-    uint32_t H = c->hidden, n = s->T * H;
     struct infer_progress pr = {l, c->n_layers, 0, 0};
     if (f->progress && f->progress(f->progress_ctx, &pr)) {
         return err_set(e, ERR_CANCELLED, "cancelled before layer %u", l);
     }
-    int r = layer_hold(f, l, e);
+    int r = f->dropping ? leave(f, *nb, s, e) : 0;
+    r = r ? r : layer_hold(f, l, e);
     if (r) {
         return r;
     }
+    uint32_t H = c->hidden, n = s->T * H;
     layer_hint(f, l + 1);
     if (*nb) {
         mix(f, weight_vec(f, l, MODEL_ATTN_RES_NORM), weight_vec(f, l, MODEL_ATTN_RES_PROJ), *nb,
@@ -141,6 +191,7 @@ static int head(struct infer *f, uint32_t nb, const struct step *s, float *logit
     uint32_t *map = f->s.maps->host, wanted = 0;
     for (uint32_t t = 0; t < s->T; t++) {
         if (s->rows[t].want_logits) {
+            s->slot[wanted] = s->slot[t];
             map[wanted++] = t;
         }
     }
@@ -162,16 +213,17 @@ static int head(struct infer *f, uint32_t nb, const struct step *s, float *logit
             kern_at(f->s.maps, (size_t)i * 4);
         check(f, kern_at(f->s.logits, 0), (size_t)n * c->vocab, c->n_layers + 1);
         r = cmds_run(f, e);
-        if (!r) {
-            memcpy(logits + (size_t)i * c->vocab, f->s.logits->host,
-                   (size_t)n * c->vocab * sizeof(float));
+        const float *y = f->s.logits->host;
+        for (uint32_t k = 0; k < n && !r; k++) {
+            memcpy(logits + (size_t)s->slot[i + k] * c->vocab, y + (size_t)k * c->vocab,
+                   c->vocab * sizeof *logits);
         }
     }
     globals_drop(f);
     return r ? r : verdict(f, e);
 }
 
-static int step(struct infer *f, const struct step *s, float *logits, struct err *e)
+static int step(struct infer *f, struct step *s, float *logits, struct err *e)
 {
     *(uint32_t *)f->s.flag->host = 0;
     int r = embed(f, s, e);
@@ -228,39 +280,52 @@ int infer_forward(struct infer *f, const struct infer_row *rows, size_t n, float
         return r;
     }
     struct run *runs = calloc(f->max_rows, sizeof *runs);
-    if (!runs) {
-        return err_set(e, ERR_NOMEM, "out of memory for %u rows", f->max_rows);
+    struct infer_row *own = calloc(f->max_rows, sizeof *own);
+    uint32_t *slot = calloc(f->max_rows, sizeof *slot);
+    if (!runs || !own || !slot) {
+        r = err_set(e, ERR_NOMEM, "out of memory for %u rows", f->max_rows);
+    }
+    f->dropping = false;
+    for (size_t i = 0; !r && i < n; i++) {
+        rows[i].state->dropped = false;
     }
     for (size_t at = 0; at < n && !r;) {
-        struct step s = {rows + at, 0, runs, 0};
-        while (at + s.T < n && s.T < f->max_rows) {
-            struct infer_state *st = rows[at + s.T].state;
-            if (!s.n_runs || runs[s.n_runs - 1].st != st) {
-                runs[s.n_runs++] = (struct run){st, s.T, 0};
+        struct step s = {own, slot, 0, runs, 0};
+        uint32_t wanted = 0, left = 0;
+        while (at < n && s.T < f->max_rows) {
+            struct infer_state *st = rows[at].state;
+            if (!st->dropped) {
+                if (!s.n_runs || runs[s.n_runs - 1].st != st) {
+                    runs[s.n_runs++] = (struct run){st, s.T, 0};
+                }
+                runs[s.n_runs - 1].n++;
+                slot[s.T] = wanted;
+                own[s.T++] = rows[at];
             }
-            runs[s.n_runs - 1].n++;
-            s.T++;
+            wanted += rows[at++].want_logits;
         }
+        left = s.T;
         for (uint32_t i = 0; i < s.n_runs && !r; i++) {
             r = state_reserve(runs[i].st, runs[i].st->pos + runs[i].n, e);
         }
-        if (!r) {
+        if (!r && left) {
             r = step(f, &s, logits, e);
+            r = r && !s.n_runs ? 0 : r; /* all of them have left: the next step may have others */
         }
-        for (uint32_t i = 0; i < s.n_runs; i++) {
+        for (uint32_t i = 0; i < s.n_runs; i++) { /* those that are left */
             runs[i].st->broken = r != 0;
             runs[i].st->pos += r ? 0 : runs[i].n;
         }
-        for (uint32_t t = 0; t < s.T; t++) {
-            logits += s.rows[t].want_logits ? f->c->vocab : 0;
-        }
-        at += s.T;
+        logits += (size_t)wanted * f->c->vocab;
     }
     free(runs);
-    if (r) { /* also the states whose turn had not come: the caller cannot tell which */
-        for (size_t i = 0; i < n; i++) {
-            rows[i].state->broken = true;
-        }
+    free(own);
+    free(slot);
+    bool any = n == 0;
+    for (size_t i = 0; i < n; i++) {
+        /* on an error also the states whose turn had not come: the caller cannot tell which */
+        rows[i].state->broken |= r != 0 || rows[i].state->dropped;
+        any |= !rows[i].state->dropped;
     }
-    return r;
+    return r || any ? r : err_set(e, ERR_CANCELLED, "cancelled");
 }

@@ -72,5 +72,11 @@ struct infer_row {
  * order. On error the states of the call are unusable (every later use but free says so). */
 int infer_forward(struct infer *f, const struct infer_row *rows, size_t n, float *logits,
                   struct err *e);
+/* Inside infer_opts.progress only: the rows of this state are computed no further from the next
+ * layer on and the state becomes unusable; the other rows of the call go on and get the bits they
+ * would have got. The places of its logits are left as they are. A call all of whose states were
+ * dropped ends with ERR_CANCELLED. */
+void infer_drop(struct infer_state *s);
+bool infer_dropped(const struct infer_state *s);
 
 #endif

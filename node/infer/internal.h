@@ -73,6 +73,7 @@ struct infer {
     struct store_view global[MODEL_ROLE_COUNT - MODEL_GLOBAL_FIRST];
     bool globals_resident, globals_held;
     uint32_t n_states; /* alive */
+    bool dropping;     /* infer_drop was called since the last look */
     struct scratch s;
     struct cmds cmds;
     /* MoE bookkeeping of one layer */
@@ -86,6 +87,7 @@ struct infer_state {
     struct infer *f;
     uint32_t pos;
     bool broken;
+    bool dropped;             /* its rows leave the present step at the next layer */
     uint32_t cap;             /* rows of every latent cache */
     struct kern_buf *kda;     /* [kda layers][heads][dim][dim] */
     struct kern_buf *conv;    /* [kda layers][3 streams][conv-1][heads*dim]; NULL when conv = 1 */
@@ -99,9 +101,10 @@ struct run {
 };
 
 struct step {
-    const struct infer_row *rows;
+    struct infer_row *rows; /* [max_rows] */
+    uint32_t *slot; /* [max_rows] where the row's logits go, counted from the step's first */
     uint32_t T;
-    const struct run *runs;
+    struct run *runs;
     uint32_t n_runs;
 };
 
