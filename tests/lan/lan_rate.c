@@ -397,6 +397,8 @@ static void measure(struct bare_client *c, struct mesh *m, size_t peers, long ro
         v[1][at] = mesh_round(m, peers);
         fprintf(stderr, "round %ld: bare %.2f mesh %.2f MB/s\n", i + 1, v[0][at], v[1][at]);
     }
+    mesh_holders(m, (struct object_key){1, 0, OBJECTS - 1}, &holders);
+    check(holders == peers, "not the peers that were to be measured", NULL);
     double bare = median(v[0], rounds), ours = median(v[1], rounds);
     printf("%zu bare %.2f mesh %.2f ratio %.3f\n", peers, bare, ours, ours / bare);
     fflush(stdout);
