@@ -66,4 +66,12 @@ int node_status(struct node *n, json_t **out, struct err *e);
 int node_ask(const char *home, json_t *request, unsigned timeout_ms, json_t **answer,
              struct err *e);
 
+/* ---- a home whose node does not run ---- */
+
+/* The port that its next owner will listen on unless told otherwise: the last one used, or one that
+ * is free now, which is then kept for it. */
+int node_next_port(const char *home, int *port, struct err *e);
+/* Add a static peer to the home's list for the next owner. */
+int node_keep_peer(const char *home, const char *host_port, struct err *e);
+
 #endif
