@@ -469,33 +469,30 @@ int control_open(const char *home, const struct control_ops *ops, struct control
         r = control_path_make(home, true, c->path, e);
         r = r ? r : listen_at(c, e);
     }
+    *out = c; /* a request may come before this returns */
     if (!r && pthread_create(&c->thread, NULL, thread_main, c)) {
         r = err_set(e, ERR_NOMEM, "cannot start the thread of the control socket");
     }
     c->threaded = !r;
     if (r) {
-        control_stop(c);
+        *out = NULL;
         control_free(c);
-        return r;
     }
-    *out = c;
-    return 0;
+    return r;
 }
 
 void control_stop(struct control *c)
 {
-    if (!c) {
+    if (!c || !c->threaded) {
         return;
     }
     pthread_mutex_lock(&c->mu);
     c->stopping = true;
     pthread_mutex_unlock(&c->mu);
-    if (c->threaded) {
-        wake_up(c);
-        pthread_join(c->thread, NULL);
-        c->threaded = false;
-        unlink(c->path);
-    }
+    wake_up(c);
+    pthread_join(c->thread, NULL);
+    c->threaded = false;
+    unlink(c->path);
 }
 
 void control_free(struct control *c)

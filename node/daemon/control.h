@@ -59,7 +59,8 @@ struct control_ops {
     unsigned stuck_ms; /* 0: CONTROL_STUCK_MS */
 };
 
-/* With the lock held: a socket that a dead owner left is replaced. */
+/* With the lock held: a socket that a dead owner left is replaced. *out is set before the first
+ * callback. */
 int control_open(const char *home, const struct control_ops *ops, struct control **out,
                  struct err *e);
 /* The reference to `answer` becomes control's. */

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: MIT
+ * node_int.h: private to node/daemon.
+ *
+ *   node.c     opening and closing, in order
+ *   files.c    what a home remembers of its node: port, static peers
+ *   lan.c      store and mesh together: requests, what is held, the origin, metadata
+ *   yield.c    serving gives way to the own decode
+ *   gave.c     who gave what
+ *   guests.c   the owner's side of other processes that read the same cache
+ *   guest.c    their side
+ *   verify.c   running a prompt for a member
+ *   ops.c      requests on the control socket
+ *   status.c   the report */
+#ifndef SHOAL_NODE_DAEMON_NODE_INT_H
+#define SHOAL_NODE_DAEMON_NODE_INT_H
+
+#include "node/daemon/control.h"
+#include "node/daemon/node.h"
+#include "node/daemon/pool.h"
+#include "node/store/share.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#define MS_NS 1000000ull
+#define META_WAIT_MS 3000
+#define META_FILE_MS 15000
+
+/* ---- files.c ---- */
+
+struct node_files {
+    int port; /* 0: none remembered */
+    char *peers[DISCO_STATIC_MAX];
+    size_t n_peers;
+};
+/* What cannot be read is said by `log` and left out. */
+void files_load(const char *home, struct node_files *f, void (*log)(void *ctx, const char *line),
+                void *ctx);
+void files_free(struct node_files *f);
+/* Is it "host:port" with a port? */
+int files_check_peer(const char *host_port, struct err *e);
+/* True: it was not there. */
+bool files_add_peer(struct node_files *f, const char *host_port);
+int files_save_peers(const char *home, const struct node_files *f, struct err *e);
+int files_save_port(const char *home, int port, struct err *e);
+void files_host_name(char out[WIRE_NAME_MAX + 1]);
+
+/* ---- yield.c ---- */
+
+struct yield {
+    pthread_mutex_t mu;
+    int computing;      /* decodes under way, of this process and of guests */
+    double rate, level; /* bytes a second; may be sent now, at most a quarter second's */
+    uint64_t at, puts_off;
+};
+void yield_init(struct yield *y);
+void yield_free(struct yield *y);
+void yield_computing(struct yield *y, int by);
+/* mesh_opts.yield_ms: prio 0 background, 1 prefetch, 2 demand. */
+unsigned yield_ms(struct yield *y, unsigned prio);
+void yield_served(struct yield *y, uint64_t bytes);
+json_t *yield_json(struct yield *y);
+
+/* ---- gave.c ---- */
+
+struct gave_one {
+    struct key_id id;
+    char name[FETCH_NAME];
+    uint64_t bytes, chunks, objects; /* objects: it took part in */
+};
+struct gave {
+    pthread_mutex_t mu;
+    struct gave_one *v;
+    size_t n;
+    uint64_t objects, failed, from_peers, from_origin, mixed; /* objects */
+    uint64_t peer_bytes, origin_bytes;
+};
+void gave_init(struct gave *g);
+void gave_free(struct gave *g);
+void gave_add(struct gave *g, const struct fetch_result *r);
+/* {"objects",...,"peers":[{"id","name","bytes","objects"}]} */
+json_t *gave_json(struct gave *g);
+
+/* ---- lan.c ---- */
+
+struct lan; /* opaque: the store's requests at the mesh */
+int lan_open(struct node *n, struct lan **out, struct err *e);
+/* No new requests reach the mesh, nothing of the origin either. Before mesh_close. */
+void lan_stop(struct lan *l);
+/* After mesh_close: takes the upstream from the store. NULL is fine. */
+void lan_close(struct lan *l);
+void lan_tick(struct lan *l);
+/* Forget, then read, what the last request for an object brought. */
+void lan_forget(struct lan *l, uint32_t id);
+void lan_brought(struct lan *l, uint32_t id, uint64_t *peer_bytes, uint64_t *origin_bytes);
+/* store_opts.meta */
+int lan_meta_get(void *node, const char *name, uint64_t max, struct buf *out, struct err *e);
+/* mesh_opts.file_read and bad_copy */
+void lan_file_read(void *node, struct mesh_file_read *r);
+void lan_bad_copy(void *node, struct object_key k, uint32_t chunk);
+
+/* ---- verify.c ---- */
+
+struct verify; /* opaque */
+int verify_open(struct node *n, struct verify **out, struct err *e);
+void verify_stop(struct verify *v); /* waits for the prompt that runs; before mesh_close */
+void verify_free(struct verify *v); /* after mesh_close; NULL is fine */
+void verify_ask(struct verify *v, uint64_t id, const struct mesh_verify_ask *ask);
+
+/* ---- guests.c ---- */
+
+struct guests; /* opaque */
+int guests_open(struct node *n, struct guests **out, struct err *e);
+void guests_stop(struct guests *g); /* before the mesh goes */
+void guests_close(struct guests *g);
+/* True: it was one of its requests ("hello", "fetch", "cancel", "raise", "computing"). */
+bool guests_request(struct guests *g, const struct control_to *to, const json_t *req);
+void guests_gone(struct guests *g, uint64_t client);
+json_t *guests_json(struct guests *g);
+/* What says that two processes use the same cache. */
+json_t *guests_cache_mark(const char *cache);
+
+/* ---- guest.c ---- */
+
+struct guest; /* opaque */
+int guest_open(struct node *n, struct guest **out, struct err *e);
+void guest_close(struct guest *g); /* NULL is fine */
+void guest_computing(struct guest *g, int by);
+
+/* ---- ops.c ---- */
+
+struct ops; /* opaque */
+int ops_open(struct node *n, struct ops **out, struct err *e);
+void ops_stop(struct ops *o); /* what runs ends; nothing new is taken. The mesh still lives */
+void ops_close(struct ops *o);
+void ops_request(void *ops, const struct control_to *to, json_t *req);
+void ops_gone(void *ops, uint64_t client);
+
+/* ---- status.c ---- */
+
+int status_make(struct node *n, json_t **out, struct err *e);
+
+/* ---- node.c ---- */
+
+struct node {
+    struct node_opts o; /* strings are those below */
+    char *home, *cache, *model;
+    bool owner;
+    int lock;
+    uint64_t opened_at;
+    char name[WIRE_NAME_MAX + 1];
+    struct store_meta_peers meta;
+    bool meta_waited;
+    struct yield yield;
+    struct gave gave;
+    struct pool *pool;
+    struct control *control;
+    struct ops *ops;
+    struct verify *verify;
+    struct mesh *mesh;
+    struct guest *guest;
+
+    pthread_mutex_t mu; /* guards what follows: it comes while others look */
+    struct store *st;
+    struct lan *lan;
+    struct guests *guests;
+    struct node_files files;
+    char *late[DISCO_STATIC_MAX]; /* static peers to be named once there is a shoal */
+    size_t n_late;
+
+    pthread_t ticker;
+    bool ticking, tick_stop;
+    pthread_cond_t tick;
+};
+
+void node_log(struct node *n, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* NULL while it is being opened. */
+struct store *node_store_now(struct node *n);
+struct guests *node_guests_now(struct node *n);
+
+#endif
