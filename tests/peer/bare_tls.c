@@ -14,6 +14,7 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -144,6 +145,12 @@ int bare_read(struct bare *b, void *p, size_t n)
         n -= (size_t)r;
     }
     return 0;
+}
+
+bool bare_wait(struct bare *b, int ms)
+{
+    struct pollfd p = {.fd = b->net.fd, .events = POLLIN};
+    return mbedtls_ssl_get_bytes_avail(&b->ssl) || poll(&p, 1, ms) > 0;
 }
 
 int bare_socket(const struct bare *b)

@@ -50,7 +50,7 @@ static bool known(struct object_key k)
     return k.kind == 1 && k.layer < KIT_LAYERS && k.index < KIT_OBJECTS;
 }
 
-static void fill(struct object_key k, uint32_t chunk, uint8_t *p, size_t n)
+void kit_fill(struct object_key k, uint32_t chunk, uint8_t *p, size_t n)
 {
     uint64_t x =
         ((uint64_t)k.layer << 40 | (uint64_t)k.index << 16 | chunk) * 0x9e3779b97f4a7c15u + 1;
@@ -67,7 +67,7 @@ static void chunk_sha(struct object_key k, uint32_t chunk, uint8_t sha[SHA256_SI
     size_t n = storage_chunk_len(kit_size(k), chunk);
     uint8_t *p = malloc(n);
     assert_non_null(p);
-    fill(k, chunk, p, n);
+    kit_fill(k, chunk, p, n);
     sha256(p, n, sha);
     free(p);
 }
@@ -130,7 +130,7 @@ static void answer(struct kit_store *s, struct storage_read *r)
         r->done(r, lie == KIT_DAMAGED ? ERR_DIGEST : ERR_NOTFOUND);
         return;
     }
-    fill(r->key, r->chunk, p, n);
+    kit_fill(r->key, r->chunk, p, n);
     if (lie == KIT_FLIP) {
         p[n / 2] ^= 1;
     } else if (lie == KIT_ZEROS) {
@@ -233,7 +233,7 @@ static int st_end(void *ctx, struct storage_put *put, int code, enum basis b,
     assert_non_null(want);
     for (uint32_t i = 0; !code && i < storage_chunks(put->size); i++) {
         size_t n = storage_chunk_len(put->size, i);
-        fill(put->k, i, want, n);
+        kit_fill(put->k, i, want, n);
         good &= memcmp(want, put->p + (uint64_t)i * STORAGE_CHUNK, n) == 0;
     }
     free(want);

@@ -32,6 +32,7 @@ void kit_store_open(struct kit_store *s, bool threaded);
 void kit_store_close(struct kit_store *s);
 extern const struct storage_ops kit_storage;
 uint64_t kit_size(struct object_key k);
+void kit_fill(struct object_key k, uint32_t chunk, uint8_t *p, size_t n); /* its true bytes */
 bool kit_has(struct kit_store *s, struct object_key k);
 struct object_key kit_key(unsigned layer, unsigned index);
 
