@@ -162,7 +162,8 @@ static void t_rude(void **state)
 struct relay {
     int listen, port, to;
     int direction; /* 0: from the client, 1: from the server */
-    size_t limit, carried[2];
+    size_t limit;
+    _Atomic(size_t) carried[2]; /* also read while the thread runs */
 };
 
 static void *carry(void *arg)
