@@ -44,13 +44,17 @@ enum evil_vice evil_by_word(const char *word)
     return v;
 }
 
+bool evil_time(const struct evil *v)
+{
+    return v->o.vice != EVIL_HONEST && (!v->o.armed || atomic_load(&v->armed)) &&
+           atomic_load(&v->chunks) >= v->o.after;
+}
+
 bool evil_late(struct evil *v)
 {
-    if (v->o.vice == EVIL_HONEST || atomic_load(&v->chunks) < v->o.after) {
-        return false;
-    }
-    atomic_fetch_add(&v->vices, 1);
-    return true;
+    bool late = evil_time(v);
+    atomic_fetch_add(&v->vices, late);
+    return late;
 }
 
 void evil_wait_ms(struct evil *v, unsigned ms)
@@ -100,14 +104,12 @@ void evil_hello(struct evil_conn *c, uint32_t version, uint32_t version_min)
     uint8_t root[WIRE_ID];
     uint32_t feature = 4711;
     memcpy(root, v->o.source->root, WIRE_ID);
-    if (v->o.vice == EVIL_ROOT) {
+    if (v->o.vice == EVIL_ROOT && evil_late(v)) {
         root[3] ^= 1;
-        evil_late(v);
     }
-    if (v->o.vice == EVIL_FEATURE) {
+    if (v->o.vice == EVIL_FEATURE && evil_late(v)) {
         h.n_required = 1;
         h.required = &feature;
-        evil_late(v);
     }
     h.version = version;
     h.version_min = version_min;
@@ -285,7 +287,7 @@ static void take(struct evil_conn *c, const Shoal__Frame *in)
     Shoal__Frame f = SHOAL__FRAME__INIT;
     switch (in->kind_case) {
     case SHOAL__FRAME__KIND_HELLO:
-        c->port = in->hello->listen_port;
+        atomic_store(&c->ev->peer_port, (int)in->hello->listen_port);
         c->up = true;
         if (in->hello->roster_version <= c->ev->member.roster.version) {
             evil_roster(c);
@@ -300,7 +302,7 @@ static void take(struct evil_conn *c, const Shoal__Frame *in)
         evil_send(c, &f, NULL, 0);
         break;
     case SHOAL__FRAME__KIND_HAVE_ASK:
-        evil_have(c, 99, c->ev->o.vice != EVIL_GAPS);
+        evil_have(c, 99, c->ev->o.vice != EVIL_GAPS || !evil_time(c->ev));
         break;
     case SHOAL__FRAME__KIND_GET:
         on_get(c, in->get);
@@ -487,6 +489,22 @@ void evil_get_stats(struct evil *v, struct evil_stats *out)
     out->chunks = atomic_load(&v->chunks);
     out->vices = atomic_load(&v->vices);
     out->told = atomic_load(&v->told);
+}
+
+void evil_arm(struct evil *v)
+{
+    atomic_store(&v->armed, true);
+    if (!evil_at_hello(v->o.vice)) {
+        return;
+    }
+    pthread_mutex_lock(&v->mu);
+    for (struct evil_conn *c = v->conns; c; c = c->next) {
+        shutdown(c->fd, SHUT_RDWR);
+    }
+    pthread_mutex_unlock(&v->mu);
+    if (atomic_load(&v->peer_port)) {
+        evil_dial(v, atomic_load(&v->peer_port));
+    }
 }
 
 void evil_stop(struct evil *v)

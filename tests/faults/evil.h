@@ -53,6 +53,7 @@ enum evil_vice {
         EVIL_COUNT
 };
 const char *evil_word(enum evil_vice v);
+bool evil_at_hello(enum evil_vice v); /* does it begin in the first words of a connection? */
 enum evil_vice evil_by_word(const char *word); /* EVIL_COUNT: there is none */
 
 /* What it holds. All of it is called from several threads at once. */
@@ -70,6 +71,7 @@ struct evil_opts {
     const struct evil_source *source; /* lives longer */
     enum evil_vice vice;
     unsigned after; /* chunks given rightly before the vice begins */
+    bool armed;     /* and not before evil_arm */
     int arg;        /* CLOSE: the field number of a kind in shoal.proto */
     bool die;       /* KILL ends the process by SIGKILL */
 };
@@ -88,6 +90,8 @@ struct evil;
 struct evil *evil_start(const struct evil_opts *o);
 int evil_port(const struct evil *v);
 void evil_get_stats(struct evil *v, struct evil_stats *out);
+/* The vice may begin. Those that lie in the first words end every connection and dial anew. */
+void evil_arm(struct evil *v);
 void evil_stop(struct evil *v);
 
 #endif

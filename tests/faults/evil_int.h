@@ -21,9 +21,8 @@ struct evil_conn {
     struct bare *tls;
     bool dead; /* the socket is of no use any more */
     _Atomic(bool) over;
-    bool up;       /* the other side has said hello */
-    uint32_t port; /* its listener's, by its hello */
-    uint64_t seq;  /* of deltas */
+    bool up;      /* the other side has said hello */
+    uint64_t seq; /* of deltas */
     unsigned turn;
 };
 
@@ -36,12 +35,14 @@ struct evil {
     pthread_t thread;
     pthread_mutex_t mu;
     struct evil_conn *conns;
-    _Atomic(bool) stop, deaf, looping; /* deaf: CUT or KILL has begun */
+    _Atomic(bool) stop, deaf, looping, armed; /* deaf: CUT or KILL has begun */
+    _Atomic(int) peer_port;                   /* of the last that said hello */
     _Atomic(uint64_t) n_conns, gets, chunks, vices, told;
 };
 
 /* ---- evil.c ---- */
-bool evil_late(struct evil *v); /* has the time of the vice come? Counts an act when it has. */
+bool evil_time(const struct evil *v); /* has the time of the vice come? */
+bool evil_late(struct evil *v);       /* the same, and counts an act */
 void evil_wait_ms(struct evil *v, unsigned ms);
 /* Write bytes of the stream as they are; a failure marks the connection as dead. */
 void evil_write(struct evil_conn *c, const void *p, size_t n);
@@ -61,6 +62,7 @@ void evil_send_data(struct evil_conn *c, const Shoal__Get *g, uint32_t chunk, bo
 void evil_dial(struct evil *v, int port);
 
 /* ---- evil_vice.c ---- */
+
 /* A Get whose chunks are inside an object: answer it, well or badly. */
 void evil_answer(struct evil_conn *c, const Shoal__Get *g, uint64_t size);
 /* Anything that came, before it is looked at; may close. */

@@ -461,8 +461,7 @@ void evil_answer(struct evil_conn *c, const Shoal__Get *g, uint64_t size)
 {
     struct evil *v = c->ev;
     enum evil_vice vice = v->o.vice;
-    bool elsewhere = (vice == EVIL_CLOSE && v->o.arg < 0) || vice == EVIL_LOOP ||
-                     vice == EVIL_EARLY || vice == EVIL_ROOT || vice == EVIL_FEATURE;
+    bool elsewhere = (vice == EVIL_CLOSE && v->o.arg < 0) || evil_at_hello(vice);
     if (elsewhere || !evil_late(v)) {
         honest(c, g);
         return;
@@ -572,11 +571,24 @@ void evil_saw(struct evil_conn *c, const Shoal__Frame *f)
     }
 }
 
+bool evil_at_hello(enum evil_vice v)
+{
+    return v == EVIL_OLDER || v == EVIL_NEWER || v == EVIL_FEATURE || v == EVIL_ROOT ||
+           v == EVIL_LOOP || v == EVIL_EARLY;
+}
+
 bool evil_greet(struct evil_conn *c)
 {
     struct evil *v = c->ev;
     Shoal__Credit x = SHOAL__CREDIT__INIT;
     uint8_t junk[10] = {0};
+    if (v->o.vice == EVIL_BOTH) { /* from the beginning: it is good */
+        evil_hello(c, WIRE_VERSION + 8, 1);
+        return true;
+    }
+    if (!evil_time(v)) {
+        return false;
+    }
     switch (v->o.vice) {
     case EVIL_OLDER:
         evil_hello(c, 0, 0);
@@ -584,9 +596,6 @@ bool evil_greet(struct evil_conn *c)
     case EVIL_NEWER:
         evil_hello(c, WIRE_VERSION + 8, WIRE_VERSION + 8);
         break;
-    case EVIL_BOTH:
-        evil_hello(c, WIRE_VERSION + 8, 1);
-        return true;
     case EVIL_EARLY:
         x.bytes = 1000;
         switch (c->server ? atomic_load(&v->n_conns) % 4 : 3) {

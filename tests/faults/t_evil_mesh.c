@@ -88,13 +88,6 @@ static void fresh(struct kit_mesh *k)
     kit_opts_for(k);
 }
 
-/* Vices that end before anything is asked: none of its chunks can come. */
-static bool never_up(enum evil_vice v)
-{
-    return v == EVIL_OLDER || v == EVIL_NEWER || v == EVIL_FEATURE || v == EVIL_ROOT ||
-           v == EVIL_LOOP || v == EVIL_EARLY;
-}
-
 /* One member against one, and no origin: nobody can tell who is right, so the object is refused. */
 static bool contradicts(enum evil_vice v)
 {
@@ -106,7 +99,7 @@ static void round_of(enum evil_vice vice, int arg, bool with_origin)
     struct evil_opts eo = {.home = bad_home.home,
                            .source = &source,
                            .vice = vice,
-                           .after = vice == EVIL_CLOSE || never_up(vice) ? 0 : AFTER,
+                           .after = vice == EVIL_CLOSE || evil_at_hello(vice) ? 0 : AFTER,
                            .arg = arg};
     struct evil *evil = evil_start(&eo);
     struct origin o = {.k = &b};
@@ -132,7 +125,7 @@ static void round_of(enum evil_vice vice, int arg, bool with_origin)
     } else {
         mesh_until(mesh_peers(b.m) >= 1);
     }
-    if (!never_up(vice) && vice != EVIL_CLOSE) {
+    if (!evil_at_hello(vice) && vice != EVIL_CLOSE) {
         mesh_until(kit_holders(&b, wanted(N - 1)) == (with_origin ? 1 : 2));
     }
     unsigned failed = 0; /* so few at a time that the evil one is asked again and again */

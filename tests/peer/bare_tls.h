@@ -17,7 +17,7 @@ int bare_write(struct bare *b, const void *p, size_t n); /* all of it: 0, or the
 int bare_read(struct bare *b, void *p, size_t n);        /* the same */
 /* Is there something to read, at most `ms` from now? */
 bool bare_wait(struct bare *b, int ms);
-int bare_socket(const struct bare *b);                   /* to write past TLS */
+int bare_socket(const struct bare *b); /* to write past TLS */
 const char *bare_suite(const struct bare *b);
 void bare_free(struct bare *b, bool notify); /* closes the socket, with a close_notify or without */
 
