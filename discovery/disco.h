@@ -46,6 +46,7 @@
 #define DISCO_POLL_MS 2000       /* default interval of looking at the interfaces */
 #define DISCO_RETRY_MAX_MS 60000 /* longest pause between two attempts at a failing address */
 #define DISCO_ASLEEP_MS 300000   /* pause after a peer said that it goes to sleep */
+#define DISCO_STOPPED_MS 10000   /* and after it said that it stops: it may be started anew */
 
 struct disco;
 struct disco_bus; /* bus.h: the in-memory network for tests */
@@ -195,6 +196,7 @@ struct disco_report {
     const struct sockaddr *addr; /* with the peer's listening port */
     enum disco_outcome outcome;
     const char *as;   /* AUTHENTICATED: the short id it proved; it decides the row */
+    bool asleep;      /* GOODBYE: it goes to sleep; else it stops */
     bool inbound;     /* the peer connected to us; `addr` is its host and its told listening port */
     int sys;          /* errno value of a failure, 0 = none */
     unsigned took_ms; /* from the start of the attempt to this outcome */

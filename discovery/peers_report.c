@@ -218,8 +218,9 @@ static void authenticated(struct peers *t, uint64_t now, int64_t unix_s,
 }
 
 static void ended(struct peers *t, uint64_t now, struct row *r, struct disco_addr *a,
-                  enum disco_outcome o)
+                  const struct disco_report *rep)
 {
+    enum disco_outcome o = rep->outcome;
     if (a->live) {
         a->live--;
     }
@@ -239,7 +240,7 @@ static void ended(struct peers *t, uint64_t now, struct row *r, struct disco_add
         struct disco_addr *x = &r->p.addrs[i];
         x->sources &= ~(unsigned)DISCO_INBOUND;
         if (o == DISCO_GOODBYE) {
-            x->retry_ns = now + (uint64_t)DISCO_ASLEEP_MS * MS;
+            x->retry_ns = now + (rep->asleep ? DISCO_ASLEEP_MS : DISCO_STOPPED_MS) * (uint64_t)MS;
         }
     }
 }
@@ -282,7 +283,7 @@ void peers_report(struct peers *t, uint64_t now, int64_t unix_s, const struct di
     case DISCO_CLOSED:
     case DISCO_GOODBYE:
     case DISCO_DEAD:
-        ended(t, now, r, a, rep->outcome);
+        ended(t, now, r, a, rep);
         break;
     default:
         break;

@@ -234,6 +234,36 @@ int invite_list(const char *home, struct invite **list, size_t *n, size_t *damag
     return 0;
 }
 
+struct open_search {
+    uint64_t now;
+    bool found;
+};
+
+static int open_one(const char *home, const uint8_t id[INVITE_ID], void *arg, struct err *e)
+{
+    struct open_search *o = arg;
+    struct invite v;
+    (void)e;
+    if (!o->found && !invite_load(home, id, &v, NULL)) {
+        o->found = v.expires > o->now;
+        crypto_wipe(&v, sizeof v);
+    }
+    return 0;
+}
+
+int invite_any_open(const char *home, uint64_t now, unsigned lock_ms, bool *open, struct err *e)
+{
+    struct open_search o = {.now = now};
+    int lock;
+    int r = home_lock_for(home, lock_ms, &lock, e);
+    if (!r) {
+        r = walk(home, open_one, &o, e);
+        home_unlock(lock);
+    }
+    *open = !r && o.found;
+    return r;
+}
+
 struct search {
     const char *text;
     size_t n, hits;

@@ -36,6 +36,9 @@ int invite_make(const char *home, const struct key_id *group, uint32_t uses, uin
 /* All there are, in no order; *list is freed by the caller. Damaged files are counted, not fatal.
  */
 int invite_list(const char *home, struct invite **list, size_t *n, size_t *damaged, struct err *e);
+/* *open: is there one that has not expired by `now`? Waits at most lock_ms for the home's lock
+ * (ERR_BUSY). */
+int invite_any_open(const char *home, uint64_t now, unsigned lock_ms, bool *open, struct err *e);
 /* Delete one, by the first 4 or more characters of its id in base 32. */
 int invite_revoke(const char *home, const char *text, struct err *e);
 

@@ -96,7 +96,7 @@ int join_admit(struct member *m, const struct join_request *q,
     memset(out, 0, sizeof *out);
     buf_init(&out->blob, ROSTER_BLOB_MAX);
     crypto_key_id(joiner_pub, &joiner);
-    int r = home_lock(m->home, &lock, e);
+    int r = member_lock(m, &lock, e);
     if (r) {
         say(out, JOIN_FAILED_HERE, "the keeper is busy: try again");
         return r;
@@ -181,7 +181,7 @@ int join_finish(struct member *m, const struct token *t, const struct key_id *in
                     "address now; ask for a new invite");
     }
     r = r ? r : check_roster(m, t, inviter, &a->blob, &group, e);
-    r = r ? r : home_lock(m->home, &lock, e);
+    r = r ? r : member_lock(m, &lock, e);
     if (r) {
         return r;
     }

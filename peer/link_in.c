@@ -214,6 +214,7 @@ static void on_goodbye(struct plink *l, const Shoal__Goodbye *g)
         mesh_log_once(l->m, "peer %s ends the connection: %s", l->node, text);
         break;
     }
+    l->asleep = g->reason == SHOAL__GOODBYE_REASON__GOODBYE_SLEEP;
     if (!l->silent) {
         link_decide_end(l, end, text);
     }

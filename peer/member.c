@@ -134,9 +134,14 @@ int member_open(const char *home, const struct identity *me, struct member *out,
     return r;
 }
 
+int member_lock(const struct member *m, int *lock, struct err *e)
+{
+    return home_lock_for(m->home, m->lock_ms ? m->lock_ms : HOME_LOCK_MS, lock, e);
+}
+
 int member_refresh(struct member *m, bool *changed, struct err *e)
 {
-    struct member next = {.home = m->home, .me = m->me};
+    struct member next = {.home = m->home, .me = m->me, .lock_ms = m->lock_ms};
     int r = load(&next, e);
     if (r) {
         forget(&next);
@@ -154,7 +159,7 @@ int member_reload(struct member *m, bool *changed, struct err *e)
 {
     int lock;
     *changed = false;
-    int r = home_lock(m->home, &lock, e);
+    int r = member_lock(m, &lock, e);
     if (r) {
         return r;
     }
@@ -291,7 +296,7 @@ int member_init(struct member *m, uint64_t now, struct err *e)
     bool changed;
     struct buf b;
     struct roster first;
-    int r = home_lock(m->home, &lock, e);
+    int r = member_lock(m, &lock, e);
     if (r) {
         return r;
     }
@@ -325,7 +330,7 @@ int member_init(struct member *m, uint64_t now, struct err *e)
 static int begin(struct member *m, int *lock, struct err *e)
 {
     bool changed;
-    int r = home_lock(m->home, lock, e);
+    int r = member_lock(m, lock, e);
     if (r) {
         return r;
     }
@@ -438,7 +443,7 @@ int member_take_roster(struct member *m, const void *blob, size_t n, enum member
     if (r) {
         return r;
     }
-    r = home_lock(m->home, &lock, e);
+    r = member_lock(m, &lock, e);
     if (!r) {
         r = member_refresh(m, &changed, e);
         r = r ? r : adopt_roster(m, &theirs, blob, n, what, e);

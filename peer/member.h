@@ -12,6 +12,7 @@
 struct member {
     const char *home;          /* private copy */
     const struct identity *me; /* of the caller; outlives this */
+    unsigned lock_ms;          /* longest wait for the home's lock, then ERR_BUSY; 0: HOME_LOCK_MS */
     bool in_group;             /* false: nothing below is set */
     struct key_id group;
     struct roster roster;           /* version 0 and empty when the file is gone */
@@ -53,6 +54,7 @@ enum roster_standing member_standing(const struct member *m, const struct key_id
 
 /* For keeper.c and join.c. The caller holds the lock: bring *m up to the disk; change m->roster by
  * the caller; sign it with a higher version and write it. */
+int member_lock(const struct member *m, int *lock, struct err *e);
 int member_refresh(struct member *m, bool *changed, struct err *e);
 int member_commit(struct member *m, struct err *e);
 /* Write a new membership over none: the roster (signed blob), then the pin. */

@@ -220,6 +220,7 @@ static void report(struct plink *l, enum disco_outcome o, int sys, const char *t
     r.addr = (const struct sockaddr *)&l->addr;
     r.outcome = o;
     r.as = o == DISCO_AUTHENTICATED ? l->node : NULL;
+    r.asleep = l->asleep;
     r.inbound = !l->dialed;
     r.sys = sys;
     r.took_ms = (unsigned)((clock_ns() - l->began) / MS_NS);

@@ -89,6 +89,8 @@ struct mesh {
     uint64_t home_stamp;           /* of the files looked at */
     uint8_t acted_on[SHA256_SIZE]; /* digest of the roster, zero: in no shoal */
     struct err home_err;
+    uint64_t locked_since; /* the home's lock was not to be had, since */
+    struct mesh_late *late;
 
     struct tls_pool *pool;
     struct tls_listen *listen;

@@ -11,6 +11,24 @@
 #include <stdlib.h>
 #include <time.h>
 
+#define LOCK_MS 20 /* the LAN thread's share of waiting for the home's lock */
+#define LOOK_AGAIN_NS (200 * MS_NS)
+#define LOCKED_LONG_NS (10000 * MS_NS)
+#define LATE_MAX 16
+
+/* What came while another process had the home's lock. */
+struct mesh_late {
+    struct mesh_late *next;
+    uint8_t from[WIRE_ID];
+    bool join;
+    struct join_request q;
+    size_t n; /* of the roster */
+    uint8_t blob[];
+};
+
+static bool keep_late(struct plink *l, const struct join_request *q, const void *blob, size_t n);
+static void do_late(struct mesh *m);
+
 /* ---- the table ---- */
 
 static int by_id(const void *a, const void *b)
@@ -28,6 +46,11 @@ void mesh_trust_free(struct mesh *m)
     pthread_rwlock_destroy(&m->trust.lock);
     free(m->trust.ids);
     free(m->trust.what);
+    while (m->late) {
+        struct mesh_late *x = m->late;
+        m->late = x->next;
+        free(x);
+    }
 }
 
 static int look_up(struct mesh_trust *t, const uint8_t id[WIRE_ID], bool out)
@@ -106,23 +129,36 @@ static uint64_t stamp_all(const char *home)
     return h;
 }
 
+/* Another process has the home's lock. This thread does not wait for it: what is to be done is done
+ * at one of the next looks, which come sooner until then. */
+static void lock_is_taken(struct mesh *m)
+{
+    uint64_t now = clock_ns(), soon = now + LOOK_AGAIN_NS;
+    m->look_at = soon < m->look_at ? soon : m->look_at;
+    m->home_stamp = 0;
+    if (!m->locked_since) {
+        m->locked_since = now;
+    } else if (now - m->locked_since > LOCKED_LONG_NS) {
+        mesh_log_once(m,
+                      "another shoal process has held %s/trust.lock for %u s: news about members "
+                      "waits for it",
+                      m->home, (unsigned)((now - m->locked_since) / (1000 * MS_NS)));
+    }
+}
+
 /* Is there an invite that somebody may still come with? Spent ones let nobody in but a node that
  * lost the answer, so they count until they expire, too. */
-static bool invites_open(struct mesh *m)
+static void look_at_invites(struct mesh *m)
 {
-    struct invite *list = NULL;
-    size_t n = 0, damaged = 0;
     bool open = false;
-    uint64_t now = (uint64_t)time(NULL);
-    if (!m->member.signing_key || !home_has(m->home, "shoal/invites") ||
-        invite_list(m->home, &list, &n, &damaged, NULL)) {
-        return false;
+    int r = m->member.signing_key && home_has(m->home, "shoal/invites")
+                ? invite_any_open(m->home, (uint64_t)time(NULL), LOCK_MS, &open, NULL)
+                : 0;
+    if (r == ERR_BUSY) {
+        lock_is_taken(m);
+    } else {
+        set_guests(m, open);
     }
-    for (size_t i = 0; i < n; i++) {
-        open |= list[i].expires > now;
-    }
-    free(list);
-    return open;
 }
 
 void mesh_look_now(struct mesh *m)
@@ -131,21 +167,29 @@ void mesh_look_now(struct mesh *m)
     uint64_t s = stamp_all(m->home);
     bool changed;
     m->look_at = clock_ns() + m->o.look_ms * MS_NS;
+    m->member.lock_ms = LOCK_MS;
     mesh_net_look(m);
     mesh_bans_look(m, false);
     if (s == m->home_stamp) {
         if (m->trust.guests) {
-            set_guests(m, invites_open(m)); /* time may have ended it */
+            look_at_invites(m); /* time may have ended it */
         }
         return;
     }
-    if (member_reload(&m->member, &changed, &e)) {
+    int r = member_reload(&m->member, &changed, &e);
+    if (r == ERR_BUSY) {
+        lock_is_taken(m);
+        return;
+    }
+    if (r) {
         mesh_log_once(m, "the membership on disk is not used: %s", e.msg);
         return;
     }
+    m->locked_since = 0;
     m->home_stamp = stamp_all(m->home);
     mesh_membership(m, NULL);
-    set_guests(m, invites_open(m));
+    look_at_invites(m);
+    do_late(m);
 }
 
 /* Every function of member.h may have brought news from the disk, so what counts is whether the
@@ -208,15 +252,16 @@ void mesh_membership(struct mesh *m, const struct plink *but)
     mesh_dial_soon(m);
 }
 
-void mesh_take_roster(struct plink *l, const Shoal__Roster *r)
+static void take_roster(struct plink *l, const void *blob, size_t n)
 {
     struct mesh *m = l->m;
     struct err e = {0};
     enum member_taken what;
-    if (l->tls.trust == TLS_MEMBER && l->state == LINK_GUEST) {
-        return; /* it waits for ours */
+    int r = member_take_roster(&m->member, blob, n, &what, &e);
+    if (r == ERR_BUSY && keep_late(l, NULL, blob, n)) {
+        return;
     }
-    if (member_take_roster(&m->member, r->blob.data, r->blob.len, &what, &e)) {
+    if (r) {
         mesh_log_once(m, "peer %s sent a roster that is not taken: %s", l->node, e.msg);
         if (l->state == LINK_GUEST) {
             link_close(l, SHOAL__GOODBYE_REASON__GOODBYE_GROUP, NULL, DISCO_REJECTED,
@@ -239,13 +284,21 @@ void mesh_take_roster(struct plink *l, const Shoal__Roster *r)
     }
     struct key_id id;
     memcpy(id.b, l->tls.id, WIRE_ID);
-    if (member_standing(&m->member, &id, r->blob.data, r->blob.len, NULL) == STANDING_MEMBER) {
+    if (member_standing(&m->member, &id, blob, n, NULL) == STANDING_MEMBER) {
         /* A member after all: a fresh connection on equal terms. */
         link_close(l, SHOAL__GOODBYE_REASON__GOODBYE_REPLACED, NULL, DISCO_CLOSED, "");
     } else {
         link_close(l, SHOAL__GOODBYE_REASON__GOODBYE_GROUP, NULL, DISCO_REJECTED,
                    "the node there is no member of this shoal");
     }
+}
+
+void mesh_take_roster(struct plink *l, const Shoal__Roster *r)
+{
+    if (l->tls.trust == TLS_MEMBER && l->state == LINK_GUEST) {
+        return; /* it waits for ours */
+    }
+    take_roster(l, r->blob.data, r->blob.len);
 }
 
 /* ---- joining, the inviting side ---- */
@@ -270,23 +323,16 @@ static void reply(struct plink *l, const struct join_answer *a)
     link_send(l, &f, TLS_CONTROL);
 }
 
-void mesh_admit(struct plink *l, const Shoal__Join *j)
+static void admit(struct plink *l, const struct join_request *q)
 {
     struct mesh *m = l->m;
-    struct join_request q;
     struct join_answer a;
     struct err e = {0};
-    struct key_id id;
-    crypto_key_id(l->tls.key, &id);
-    if (memcmp(id.b, l->tls.id, SHA256_SIZE) != 0) { /* no canonical P-256 key */
-        m->guests_failed++;
-        link_close(l, SHOAL__GOODBYE_REASON__GOODBYE_PROTOCOL, "a node's key must be of P-256",
-                   DISCO_REJECTED, "");
+    int r = join_admit(&m->member, q, l->tls.key, (uint64_t)time(NULL), &a, &e);
+    if (r == ERR_BUSY && keep_late(l, q, NULL, 0)) {
+        join_answer_free(&a);
         return;
     }
-    memcpy(q.invite, j->invite_id.data, sizeof q.invite);
-    memcpy(q.proof, j->proof.data, sizeof q.proof);
-    int r = join_admit(&m->member, &q, l->tls.key, (uint64_t)time(NULL), &a, &e);
     if (r) {
         m->guests_failed++;
         mesh_log_once(m, "not taken in, from %s: %s", tls_conn_address(l->c), e.msg);
@@ -298,6 +344,74 @@ void mesh_admit(struct plink *l, const Shoal__Join *j)
     join_answer_free(&a);
     link_close(l, SHOAL__GOODBYE_REASON__GOODBYE_REPLACED, NULL, DISCO_CLOSED, "");
     mesh_membership(m, NULL);
+}
+
+void mesh_admit(struct plink *l, const Shoal__Join *j)
+{
+    struct mesh *m = l->m;
+    struct join_request q;
+    struct key_id id;
+    crypto_key_id(l->tls.key, &id);
+    if (memcmp(id.b, l->tls.id, SHA256_SIZE) != 0) { /* no canonical P-256 key */
+        m->guests_failed++;
+        link_close(l, SHOAL__GOODBYE_REASON__GOODBYE_PROTOCOL, "a node's key must be of P-256",
+                   DISCO_REJECTED, "");
+        return;
+    }
+    memcpy(q.invite, j->invite_id.data, sizeof q.invite);
+    memcpy(q.proof, j->proof.data, sizeof q.proof);
+    admit(l, &q);
+}
+
+/* ---- what came while another process had the home's lock ---- */
+
+/* False: no room; then it is an error like others. */
+static bool keep_late(struct plink *l, const struct join_request *q, const void *blob, size_t n)
+{
+    struct mesh *m = l->m;
+    size_t count = 0;
+    struct mesh_late **at = &m->late;
+    for (; *at; at = &(*at)->next) {
+        count++;
+    }
+    struct mesh_late *x = count < LATE_MAX ? calloc(1, sizeof *x + n) : NULL;
+    if (!x) {
+        return false;
+    }
+    memcpy(x->from, l->tls.id, WIRE_ID);
+    x->join = q != NULL;
+    if (q) {
+        x->q = *q;
+    }
+    x->n = n;
+    if (n) {
+        memcpy(x->blob, blob, n);
+    }
+    *at = x;
+    lock_is_taken(m);
+    return true;
+}
+
+static void do_late(struct mesh *m)
+{
+    struct mesh_late *list = m->late, *next;
+    m->late = NULL;
+    for (struct mesh_late *x = list; x; x = next) {
+        next = x->next;
+        struct plink *l = m->links;
+        while (l && (memcmp(l->tls.id, x->from, WIRE_ID) != 0 ||
+                     (l->state != LINK_UP && l->state != LINK_GUEST) ||
+                     (x->join && l->state != LINK_GUEST))) {
+            l = l->next;
+        }
+        if (l && x->join) {
+            admit(l, &x->q);
+        } else if (l) { /* one that is gone shows it again when it comes back */
+            take_roster(l, x->blob, x->n);
+        }
+        crypto_wipe(&x->q, sizeof x->q);
+        free(x);
+    }
 }
 
 /* ---- one connection per member ---- */

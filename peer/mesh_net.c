@@ -22,9 +22,10 @@
 #define ASK_EVERY_NS (30000 * MS_NS) /* a gateway that does not say who it is */
 #define ASK_AGAIN_NS (2000 * MS_NS)  /* the first few times */
 #define ASK_OFTEN 5
-#define ALIVE_NS (1000 * MS_NS) /* what arrived is noticed by a connection's tick, up to 1 s late \
-                                 */
-#define MET_MAX 16              /* networks to be written down at a time */
+#define ALIVE_NS                                                                     \
+    (1000 * MS_NS) /* what arrived is noticed by a connection's tick, up to 1 s late \
+                    */
+#define MET_MAX 16 /* networks to be written down at a time */
 #define LOCK_MS 2000
 #define PER_IF (2 * DISCO_IF_ADDRS_MAX)
 

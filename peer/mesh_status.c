@@ -391,9 +391,8 @@ struct small_note {
     struct key_id id;
     const char *text;
     uint64_t a, b;
-    uint32_t count, seconds;
+    uint32_t count;
     int code;
-    char *out;
     struct err *e;
 };
 
@@ -526,29 +525,24 @@ void mesh_network_changed(struct mesh *m)
 static void note_invite(struct mesh *m, struct note *n)
 {
     struct small_note *x = (struct small_note *)n;
-    struct token t;
     x->code = member_need_key(&m->member, x->e);
-    x->code = x->code
-                  ? x->code
-                  : invite_make(m->home, &m->member.group, x->count, x->seconds, x->a, &t, x->e);
-    x->code = x->code ? x->code : mesh_token_addresses(&t, m->listen_host, m->port, x->e);
-    if (!x->code) {
-        token_text(&t, x->out);
-        m->home_stamp = 0;
-        mesh_look_now(m);
-    }
-    crypto_wipe(&t, sizeof t);
+    x->id = m->member.group;
 }
 
 int mesh_invite(struct mesh *m, uint32_t uses, uint32_t seconds, char out[TOKEN_TEXT_MAX],
                 struct err *e)
 {
-    struct small_note x = {.n = {.run = note_invite, .sync = true},
-                           .a = (uint64_t)time(NULL),
-                           .count = uses,
-                           .seconds = seconds,
-                           .out = out,
-                           .e = e};
+    struct small_note x = {.n = {.run = note_invite, .sync = true}, .e = e};
+    struct token t;
     mesh_post(m, &x.n);
-    return x.code;
+    /* On the caller's thread: the home's lock may have to be waited for. */
+    int r =
+        x.code ? x.code : invite_make(m->home, &x.id, uses, seconds, (uint64_t)time(NULL), &t, e);
+    r = r ? r : mesh_token_addresses(&t, m->listen_host, m->port, e);
+    if (!r) {
+        token_text(&t, out);
+        mesh_look(m);
+    }
+    crypto_wipe(&t, sizeof t);
+    return r;
 }

@@ -271,6 +271,7 @@ struct table {
     struct peers t;
     struct row *gone;
     uint64_t now;
+    bool asleep; /* of the next goodbye */
 };
 
 static int set_up(void **state)
@@ -333,7 +334,8 @@ static void report(struct table *x, const char *node, const char *addr, enum dis
                    const char *as)
 {
     struct sockaddr_storage a = at(addr);
-    struct disco_report r = {.node = node, .addr = (struct sockaddr *)&a, .outcome = o, .as = as};
+    struct disco_report r = {
+        .node = node, .addr = (struct sockaddr *)&a, .outcome = o, .as = as, .asleep = x->asleep};
     peers_report(&x->t, x->now, 5000, &r);
 }
 
@@ -489,6 +491,10 @@ static void pauses(void **state)
     assert_true(addr_of(x, A, "10.0.0.2:1")->retry_ns >= x->now + 300 * S);
     report(x, A, "10.0.0.2:1", DISCO_AUTHENTICATED, A);
     assert_int_equal(addr_of(x, A, "10.0.0.2:1")->fails, 0);
+    report(x, A, "10.0.0.2:1", DISCO_GOODBYE, NULL); /* it stops: it may be started anew */
+    assert_int_equal(addr_of(x, A, "10.0.0.2:1")->retry_ns, x->now + 10 * S);
+    report(x, A, "10.0.0.2:1", DISCO_AUTHENTICATED, A);
+    x->asleep = true;
     report(x, A, "10.0.0.2:1", DISCO_GOODBYE, NULL); /* it sleeps: leave it alone */
     assert_true(addr_of(x, A, "10.0.0.2:1")->retry_ns >= x->now + 300 * S);
 }
