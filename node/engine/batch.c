@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: MIT
+ * batch.c: one step of the engine: which rows of whose sequence, one forward pass, one token each.
+ *
+ * A step has one row for each request that decodes; what is left of its rows goes to those that
+ * still read their prompt, in order of admission, each cut at the next position where a state is to
+ * be kept. Rows are computed independently, so company changes no bit. */
+#include "node/engine/engine_int.h"
+
+#include "proto/base/clock.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- during a step: leaving it ---- */
+
+int engine_progress(void *tap, const struct infer_progress *p)
+{
+    struct engine *g = ((struct engine_tap *)tap)->engine;
+    (void)p;
+    if (!g) {
+        return 0;
+    }
+    uint64_t now = clock_ns();
+    bool stop = atomic_load(&g->stopping);
+    /* run[] changes on this thread only */
+    for (size_t i = 0; i < g->n_run; i++) {
+        struct engine_job *j = g->run[i];
+        if (!j->rows || !j->st || infer_dropped(j->st)) {
+            continue;
+        }
+        j->timed_out = j->a.deadline_ns && now >= j->a.deadline_ns;
+        if (stop || j->timed_out || atomic_load(&j->cancelled)) {
+            infer_drop(j->st);
+        }
+    }
+    return 0;
+}
+
+static void end_early(struct engine *g, struct engine_job *j)
+{
+    struct err e = {0};
+    if (j->timed_out) {
+        err_set(&e, ERR_TIMEOUT, "the request's deadline has passed");
+    } else {
+        err_set(&e, ERR_CANCELLED,
+                atomic_load(&g->stopping) ? "the node is stopping" : "cancelled");
+    }
+    engine_finish(g, j, ENGINE_ERROR, &e);
+}
+
+/* ---- beginning ---- */
+
+static bool reserve(struct engine_job *j, size_t n)
+{
+    if (n > j->room) {
+        size_t room = j->room ? j->room * 2 : j->a.n_prompt + 64;
+        room = room < n ? n : room;
+        uint32_t *p = realloc(j->ids, room * sizeof *p);
+        if (!p) {
+            return false;
+        }
+        j->ids = p;
+        j->room = room;
+    }
+    return true;
+}
+
+static int begin(struct engine *g, struct engine_job *j, struct err *e)
+{
+    const struct engine_ask *a = &j->a;
+    if (!reserve(j, a->n_prompt)) {
+        return err_set(e, ERR_NOMEM, "out of memory for a request");
+    }
+    memcpy(j->ids, a->prompt, a->n_prompt * sizeof *j->ids);
+    j->n_ids = a->n_prompt;
+    int r = sampling_open(&j->sampling, &a->sampling, g->vocab, a->prompt, a->n_prompt, e);
+    if (!r && a->grammar) {
+        r = grammar_run_open(a->grammar, g->gv, &j->run, e);
+    }
+    if (!r && !a->no_keep) {
+        j->st = keep_find(g->keep, j->ids, j->n_ids, &j->reused);
+    }
+    if (!r && !j->st) {
+        j->reused = 0;
+        r = infer_state_new(g->o.f, &j->st, e);
+    }
+    j->fed = j->reused;
+    while (j->next_bound < a->n_bounds && a->bounds[j->next_bound] <= j->fed) {
+        j->next_bound++;
+    }
+    receipt_begin(&j->receipt, model_root(g->o.m), "bf16", a->prompt, a->n_prompt);
+    if (!r && a->hooks.prefill) {
+        a->hooks.prefill(a->hooks.ctx, j->fed, a->n_prompt, j->reused);
+    }
+    return r;
+}
+
+/* ---- rows ---- */
+
+/* How many rows a job takes of at most `room`. */
+static uint32_t share(const struct engine_job *j, uint32_t room)
+{
+    size_t n = j->n_ids - j->fed;
+    if (j->next_bound < j->a.n_bounds && j->a.bounds[j->next_bound] > j->fed) {
+        size_t to = j->a.bounds[j->next_bound] - j->fed;
+        n = to < n ? to : n;
+    }
+    return n < room ? (uint32_t)n : room;
+}
+
+static bool decodes(const struct engine_job *j)
+{
+    return j->n_ids - j->fed == 1;
+}
+
+static uint32_t fill(struct engine *g, uint32_t n, struct engine_job *j)
+{
+    uint32_t k = share(j, g->o.chunk - n);
+    for (uint32_t i = 0; i < k; i++) {
+        size_t at = j->fed + i;
+        g->rows[n + i] = (struct infer_row){j->st, j->ids[at], at + 1 == j->n_ids};
+    }
+    j->rows = k;
+    return n + k;
+}
+
+static uint32_t plan(struct engine *g, uint32_t *wanted)
+{
+    uint32_t n = 0;
+    for (int prefill = 0; prefill < 2; prefill++) {
+        /* admission order: run[] is permuted by leaving jobs */
+        for (uint64_t last = 0;;) {
+            struct engine_job *next = NULL;
+            for (size_t i = 0; i < g->n_run; i++) {
+                struct engine_job *j = g->run[i];
+                if (decodes(j) == !prefill && j->turn > last && (!next || j->turn < next->turn)) {
+                    next = j;
+                }
+            }
+            if (!next) {
+                break;
+            }
+            last = next->turn;
+            n = fill(g, n, next);
+        }
+    }
+    *wanted = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        *wanted += g->rows[i].want_logits;
+    }
+    return n;
+}
+
+/* ---- after the pass ---- */
+
+static bool is_stop(const struct engine_job *j, uint32_t id)
+{
+    for (size_t i = 0; i < j->a.n_stop; i++) {
+        if (j->a.stop[i] == id) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int choose(struct engine *g, struct engine_job *j, const float *logits, uint32_t *id,
+                  struct err *e)
+{
+    size_t count = j->n_ids - j->a.n_prompt;
+    const uint32_t *mask = NULL;
+    if (j->run) {
+        mask = grammar_run_mask(j->run, e);
+        if (!mask) {
+            return e->code;
+        }
+    }
+    int r = 0;
+    if (count < j->a.n_script) {
+        *id = j->a.script[count];
+    } else {
+        r = sampling_pick(&j->sampling, logits, mask, count, id, e);
+    }
+    if (!r && j->run) {
+        r = grammar_run_accept(j->run, *id, e);
+    }
+    (void)g;
+    return r;
+}
+
+/* The job has logits: a token, or its end. */
+static void advance(struct engine *g, struct engine_job *j, const float *logits)
+{
+    struct err e = {0};
+    struct engine_token t = {0};
+    if (!reserve(j, j->n_ids + 1)) {
+        err_set(&e, ERR_NOMEM, "out of memory for a request");
+    } else {
+        choose(g, j, logits, &t.id, &e);
+    }
+    if (e.code) {
+        engine_finish(g, j, ENGINE_ERROR, &e);
+        return;
+    }
+    if (!j->first_token) {
+        j->first_token = clock_ns();
+    }
+    receipt_add(&j->receipt, logits, g->vocab, t.id);
+    j->ids[j->n_ids++] = t.id;
+    sampling_took(&j->sampling, t.id);
+    if (j->a.sampling.logprobs) {
+        sampling_logprobs(&j->sampling, logits, &t);
+    }
+    int said = j->a.hooks.token ? j->a.hooks.token(j->a.hooks.ctx, &t) : 0;
+    if (is_stop(j, t.id)) {
+        engine_finish(g, j, ENGINE_STOP, NULL);
+    } else if (said) {
+        engine_finish(g, j, ENGINE_HOOK, NULL);
+    } else if (j->n_ids - j->a.n_prompt >= j->a.max_new) {
+        engine_finish(g, j, ENGINE_LENGTH, NULL);
+    }
+}
+
+static void took_rows(struct engine *g, struct engine_job *j)
+{
+    bool prompt = j->fed < j->a.n_prompt;
+    j->fed += j->rows;
+    if (j->next_bound < j->a.n_bounds && j->fed == j->a.bounds[j->next_bound]) {
+        j->next_bound++;
+        if (!j->a.no_keep) {
+            keep_put(g->keep, j->ids, j->fed, j->st);
+        }
+    }
+    if (prompt && j->a.hooks.prefill) {
+        j->a.hooks.prefill(j->a.hooks.ctx, j->fed, j->a.n_prompt, j->reused);
+    }
+}
+
+void engine_step(struct engine *g)
+{
+    struct engine_job *jobs[ENGINE_BATCH_MAX];
+    struct err e = {0};
+    size_t n_jobs = g->n_run;
+    memcpy(jobs, g->run, n_jobs * sizeof *jobs);
+    for (size_t i = 0; i < n_jobs; i++) {
+        struct engine_job *j = jobs[i];
+        int r = 0;
+        j->timed_out = j->a.deadline_ns && clock_ns() >= j->a.deadline_ns;
+        j->rows = 0;
+        if (atomic_load(&j->cancelled) || atomic_load(&g->stopping) || j->timed_out) {
+            end_early(g, j);
+        } else if (!j->st && (r = begin(g, j, &e))) {
+            engine_finish(g, j, ENGINE_ERROR, &e);
+        }
+    }
+    uint32_t wanted, n = plan(g, &wanted);
+    if (!n) {
+        return;
+    }
+    if (wanted > g->logit_room) {
+        float *p = realloc(g->logits, (size_t)wanted * g->vocab * sizeof *p);
+        if (p) {
+            g->logits = p;
+            g->logit_room = wanted;
+        }
+    }
+    int r = wanted > g->logit_room
+                ? err_set(&e, ERR_NOMEM, "out of memory for the logits of %u requests", wanted)
+                : infer_forward(g->o.f, g->rows, n, g->logits, &e);
+    n_jobs = g->n_run;
+    memcpy(jobs, g->run, n_jobs * sizeof *jobs);
+    /* whose logits lie where: the order of the rows */
+    struct infer_state *owner[ENGINE_BATCH_MAX];
+    uint32_t slot = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        if (g->rows[i].want_logits) {
+            owner[slot++] = g->rows[i].state;
+        }
+    }
+    pthread_mutex_lock(&g->mu);
+    g->s.steps++;
+    g->s.rows += n;
+    pthread_mutex_unlock(&g->mu);
+    for (size_t i = 0; i < n_jobs; i++) {
+        struct engine_job *j = jobs[i];
+        if (!j->rows) {
+            continue;
+        }
+        if (infer_dropped(j->st)) {
+            end_early(g, j);
+            continue;
+        }
+        if (r) {
+            engine_finish(g, j, ENGINE_ERROR, &e);
+            continue;
+        }
+        struct infer_state *st = j->st;
+        took_rows(g, j);
+        for (uint32_t k = 0; k < slot; k++) {
+            if (owner[k] == st) {
+                advance(g, j, g->logits + (size_t)k * g->vocab);
+                break;
+            }
+        }
+    }
+}

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT
+ * engine_int.h: private to node/engine. `mu` guards queue, lists, counters and flags; the model,
+ * the states and the kept states belong to the engine's thread. Hooks run without the lock. */
+#ifndef SHOAL_ENGINE_INT_H
+#define SHOAL_ENGINE_INT_H
+
+#include "node/engine/engine.h"
+#include "node/engine/keep.h"
+#include "node/engine/sampling.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+enum job_state { JOB_WAITS, JOB_RUNS, JOB_OVER };
+
+/* Whose turn it is: one for each name among the living jobs. */
+struct engine_client {
+    struct engine_client *next;
+    char name[ENGINE_CLIENT_MAX];
+    uint32_t jobs, running;
+    uint64_t served; /* number of the last admission */
+};
+
+struct engine_job {
+    struct engine_job *next; /* in the queue, in order of arrival */
+    struct engine *g;
+    atomic_uint refs;
+    atomic_bool cancelled;
+    enum job_state state;
+    struct engine_client *client;
+    struct engine_ask a;                       /* arrays are own copies */
+    uint64_t submitted, admitted, first_token; /* clock_ns */
+    uint64_t turn;                             /* number of its admission */
+    size_t said_before;                        /* last told by `waits` */
+
+    /* of the engine's thread */
+    struct infer_state *st;
+    uint32_t *ids; /* prompt and answer */
+    size_t n_ids, room;
+    size_t fed; /* ids taken in by st */
+    size_t reused;
+    size_t next_bound;
+    struct sampling sampling;
+    struct grammar_run *run;
+    uint32_t rows; /* in the present step */
+    bool timed_out;
+    size_t keep_n; /* engine_keep_answer: the state at the end is worth keeping */
+    struct receipt receipt;
+};
+
+struct engine {
+    struct engine_opts o;
+    char *keep_dir;
+    uint32_t vocab, positions;
+    struct grammar_vocab *gv;
+    pthread_t thread;
+    bool started;
+    pthread_mutex_t mu;
+    pthread_cond_t cond;
+    bool stop;
+    atomic_bool stopping; /* the same, for progress */
+    struct engine_job *queue, **queue_tail;
+    size_t n_queue;
+    struct engine_job *run[ENGINE_BATCH_MAX];
+    size_t n_run;
+    struct engine_client *clients;
+    uint64_t admissions;
+    struct engine_stats s;
+    bool forget;
+    int forget_code;
+    uint64_t forgets;
+
+    struct keep *keep;
+    struct infer_row *rows;
+    float *logits;
+    size_t logit_room;
+};
+
+/* batch.c: with the lock not held, on the engine's thread */
+void engine_step(struct engine *g);
+/* engine.c: the job leaves; calls its `end`. */
+void engine_finish(struct engine *g, struct engine_job *j, enum engine_reason why,
+                   const struct err *e);
+void engine_log(struct engine *g, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: MIT
+ * eng_kit.c: see eng_kit.h. */
+#include "tests/engine/eng_kit.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+static atomic_uint ends;
+
+void eng_open(struct eng *x, const char *model, const struct engine_opts *o)
+{
+    struct err e = {0};
+    struct rig_opts ro = {.model = model, .progress = engine_progress, .progress_ctx = &x->tap};
+    memset(x, 0, sizeof *x);
+    if (rig_open(&x->rig, &ro, &e)) {
+        fail_msg("%s", e.msg);
+    }
+    struct engine_opts eo = *o;
+    eo.f = x->rig.f;
+    eo.m = x->rig.m;
+    eo.tap = &x->tap;
+    if (engine_open(&eo, &x->g, &e)) {
+        fail_msg("%s", e.msg);
+    }
+}
+
+void eng_close(struct eng *x)
+{
+    engine_close(x->g);
+    rig_close(&x->rig);
+}
+
+static void on_waits(void *ctx, size_t before)
+{
+    struct eng_job *j = ctx;
+    pthread_mutex_lock(&j->mu);
+    j->waits_calls++;
+    j->before = before;
+    pthread_mutex_unlock(&j->mu);
+}
+
+static void on_prefill(void *ctx, size_t done, size_t total, size_t reused)
+{
+    struct eng_job *j = ctx;
+    pthread_mutex_lock(&j->mu);
+    assert_true(done >= j->prefill_done && done <= total && reused <= done);
+    j->prefill_calls++;
+    j->prefill_done = done;
+    pthread_cond_broadcast(&j->cond);
+    pthread_mutex_unlock(&j->mu);
+}
+
+static int on_token(void *ctx, const struct engine_token *t)
+{
+    struct eng_job *j = ctx;
+    pthread_mutex_lock(&j->mu);
+    j->ids[j->n] = t->id;
+    j->logprob[j->n++] = t->logprob;
+    int r = j->stop_after && j->n >= j->stop_after;
+    pthread_cond_broadcast(&j->cond);
+    pthread_mutex_unlock(&j->mu);
+    return r;
+}
+
+static void on_end(void *ctx, const struct engine_end *end)
+{
+    struct eng_job *j = ctx;
+    if (j->keep_all) {
+        uint32_t all[1200];
+        memcpy(all, j->prompt, j->ask.n_prompt * sizeof *all);
+        memcpy(all + j->ask.n_prompt, j->ids, j->n * sizeof *all);
+        engine_keep_answer(j->job, all, j->ask.n_prompt + j->n);
+    }
+    pthread_mutex_lock(&j->mu);
+    assert_false(j->over);
+    j->end = *end;
+    j->order = atomic_fetch_add(&ends, 1) + 1;
+    j->over = true;
+    pthread_cond_broadcast(&j->cond);
+    pthread_mutex_unlock(&j->mu);
+}
+
+void eng_job(struct eng_job *j, uint32_t seed, size_t n, uint32_t max_new, uint32_t vocab)
+{
+    memset(j, 0, sizeof *j);
+    pthread_mutex_init(&j->mu, NULL);
+    pthread_cond_init(&j->cond, NULL);
+    for (size_t i = 0; i < n; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        j->prompt[i] = (seed >> 8) % vocab;
+    }
+    j->ask.prompt = j->prompt;
+    j->ask.n_prompt = n;
+    j->ask.max_new = max_new;
+    j->ask.sampling.base.top_p = 1;
+    j->ask.hooks = (struct engine_hooks){j, on_waits, on_prefill, on_token, on_end};
+}
+
+int eng_submit(struct eng *x, struct eng_job *j)
+{
+    struct err e = {0};
+    /* `end` may come before engine_submit has returned its job: it waits for the lock */
+    pthread_mutex_lock(&j->mu);
+    int r = engine_submit(x->g, &j->ask, &j->job, NULL, &e);
+    pthread_mutex_unlock(&j->mu);
+    return r;
+}
+
+static void wait_for(struct eng_job *j, size_t tokens)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    t.tv_sec += 300;
+    pthread_mutex_lock(&j->mu);
+    int r = 0;
+    while (!j->over && j->n < tokens && !r) {
+        r = pthread_cond_timedwait(&j->cond, &j->mu, &t);
+    }
+    pthread_mutex_unlock(&j->mu);
+    if (r) {
+        fail_msg("a request never ended");
+    }
+}
+
+void eng_wait(struct eng_job *j)
+{
+    wait_for(j, SIZE_MAX);
+}
+
+void eng_wait_tokens(struct eng_job *j, size_t n)
+{
+    wait_for(j, n);
+}
+
+void eng_free(struct eng_job *j)
+{
+    engine_release(j->job);
+    pthread_mutex_destroy(&j->mu);
+    pthread_cond_destroy(&j->cond);
+}
+
+void eng_receipt(const struct eng_job *j, char out[2 * SHA256_SIZE + 1])
+{
+    receipt_hex(&j->end.receipt, out);
+}
+
+void eng_alone(struct eng *x, const struct eng_job *j, char out[2 * SHA256_SIZE + 1])
+{
+    struct generate_opts o = {.prompt = j->prompt,
+                              .n_prompt = j->ask.n_prompt,
+                              .max_new = j->ask.max_new,
+                              .sample = j->ask.sampling.base};
+    struct generate_result r;
+    struct err e = {0};
+    if (generate(x->rig.f, x->rig.m, &o, &r, &e)) {
+        fail_msg("%s", e.msg);
+    }
+    receipt_hex(&r.receipt, out);
+    generate_result_free(&r);
+}
