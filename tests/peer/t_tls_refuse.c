@@ -375,6 +375,16 @@ static void t_openssl(void **state)
          false,
          TLS_END_NO_COMMON,
          TLS_END_NO_COMMON},
+        {"CBC with SHA-256",
+         {MEMBER, "-tls1_2", "-cipher", "ECDHE-ECDSA-AES128-SHA256:@SECLEVEL=0"},
+         false,
+         TLS_END_NO_COMMON,
+         TLS_END_NO_COMMON},
+        {"no encryption",
+         {MEMBER, "-tls1_2", "-cipher", "ECDHE-ECDSA-NULL-SHA:@SECLEVEL=0"},
+         false,
+         TLS_END_NO_COMMON,
+         TLS_END_NO_COMMON},
         {"RSA key exchange",
          {MEMBER, "-tls1_2", "-cipher", "AES128-GCM-SHA256"},
          false,
@@ -402,6 +412,9 @@ static void t_openssl(void **state)
             assert_true(kit_until(&s.loop, &s.n.closes, 1, 20000));
             if (s.n.why.end != cases[i].end && s.n.why.end != cases[i].or_end) {
                 fail_msg("%s: %s", cases[i].what, s.n.why.err.msg);
+            }
+            if (cases[i].end == TLS_END_NO_COMMON && !strstr(s.n.why.err.msg, "TLS 1.2")) {
+                fail_msg("%s: it does not say what is needed: %s", cases[i].what, s.n.why.err.msg);
             }
         }
         server_close(&s);
