@@ -69,7 +69,9 @@ static int get_one(struct store *st, uint32_t id, bool ram, enum store_prio prio
     } else {
         eng_drop_waiter(st, &w);
         const struct entry *en = &st->ent[id];
-        const char *what = en->state == ENT_ORIGIN ? "the origin" : "the disk";
+        const char *what = en->in                    ? "peers or the origin"
+                           : en->state == ENT_ORIGIN ? "the origin"
+                                                     : "the disk";
         char name[128];
         r = err_set(e, ERR_TIMEOUT, "%s has not come from %s in the time given",
                     model_object_name(st->m, id, name, sizeof name), what);
@@ -302,12 +304,30 @@ static int read_origin(struct store *st, uint32_t id, uint64_t off, void *p, siz
     return r;
 }
 
+/* As a whole into RAM: there is no origin that gives a part, or no disk to keep it on. */
+static int read_whole(struct store *st, uint32_t id, uint64_t off, void *p, size_t n, struct err *e)
+{
+    struct store_view v;
+    int r = get_one(st, id, true, STORE_DEMAND, 0, &v, e);
+    if (!r) {
+        memcpy(p, v.p + off, n);
+        store_release(st, &v);
+    }
+    return r;
+}
+
+static int read_past_disk(struct store *st, uint32_t id, uint64_t off, void *p, size_t n,
+                          struct err *e)
+{
+    return st->origin ? read_origin(st, id, off, p, n, e) : read_whole(st, id, off, p, n, e);
+}
+
 /* Did this object fail to fit on the disk a moment ago? Trying again for every few bytes that are
  * read of it would begin a transfer of the whole each time. */
 static bool no_room(struct store *st, uint32_t id)
 {
     pthread_mutex_lock(&st->mu);
-    bool r = st->origin && st->no_room_id == id && clock_ns() < st->no_room_until;
+    bool r = st->no_room_id == id && clock_ns() < st->no_room_until;
     pthread_mutex_unlock(&st->mu);
     return r;
 }
@@ -346,15 +366,15 @@ int store_read(struct store *st, uint32_t id, uint64_t off, void *p, size_t n, s
         return r;
     }
     if (!st->disk || no_room(st, id)) {
-        return read_origin(st, id, off, p, n, e);
+        return read_past_disk(st, id, off, p, n, e);
     }
     for (int tries = 0; tries < 3; tries++) {
         struct store_view none;
         struct err e1 = {0};
         r = get_one(st, id, false, STORE_DEMAND, 0, &none, &e1);
-        if (r == ERR_FULL && st->origin) { /* it cannot be kept: only these bytes, then */
+        if (r == ERR_FULL) { /* it cannot be kept: only these bytes, then */
             remember_no_room(st, id);
-            return read_origin(st, id, off, p, n, e);
+            return read_past_disk(st, id, off, p, n, e);
         }
         if (r) {
             if (e) {

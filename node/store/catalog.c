@@ -2,6 +2,7 @@
  * catalog.c: see catalog.h. */
 #include "node/store/catalog.h"
 
+#include "node/store/catalog_rows.h"
 #include "node/store/journal.h"
 #include "node/store/layout.h"
 #include "proto/base/file.h"
@@ -17,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define SCHEMA 1
+#define SCHEMA 2 /* 1 had no SHA-256s of chunks */
 #define BUSY_MS 20000
 
 struct catalog {
@@ -50,86 +51,6 @@ static int run(struct catalog *c, const char *sql)
 {
     return sqlite3_exec(c->db, sql, NULL, NULL, NULL);
 }
-
-/* ---- a row and its checksum ---- */
-
-static void row_bytes(const struct digest *d, uint8_t *out)
-{
-    for (uint32_t i = 0; i < d->n; i++) {
-        num_put_le64(out + 8 * (size_t)i, d->xxh[i]);
-    }
-}
-
-static int64_t row_sum(uint32_t id, uint64_t size, uint32_t source, const uint8_t *sha,
-                       const uint8_t *xxh, size_t n)
-{
-    uint8_t h[16 + SHA256_SIZE + 8];
-    num_put_le32(h, id);
-    num_put_le64(h + 4, size);
-    num_put_le32(h + 12, source);
-    memcpy(h + 16, sha, SHA256_SIZE);
-    num_put_le64(h + 16 + SHA256_SIZE, chunk_xxh(xxh, n));
-    return (int64_t)chunk_xxh(h, sizeof h);
-}
-
-/* Columns id, size, source, sha256, chunks, sum, last_use of a stepped statement; NULL: not good.
- */
-static struct digest *row_digest(sqlite3_stmt *s, uint32_t *id)
-{
-    int64_t rid = sqlite3_column_int64(s, 0), size = sqlite3_column_int64(s, 1);
-    const uint8_t *sha = sqlite3_column_blob(s, 3);
-    int nsha = sqlite3_column_bytes(s, 3);
-    const uint8_t *xxh = sqlite3_column_blob(s, 4);
-    int nx = sqlite3_column_bytes(s, 4);
-    if (rid < 0 || rid >= UINT32_MAX || size <= 0 || size > (int64_t)1 << 40 || !sha ||
-        nsha != SHA256_SIZE || !xxh || (uint64_t)nx != 8ull * chunk_count((uint64_t)size)) {
-        return NULL;
-    }
-    uint32_t source = (uint32_t)sqlite3_column_int64(s, 2);
-    *id = (uint32_t)rid;
-    if (row_sum(*id, (uint64_t)size, source, sha, xxh, (size_t)nx) != sqlite3_column_int64(s, 5)) {
-        return NULL;
-    }
-    struct digest *d = digest_alloc((uint64_t)size);
-    if (!d) {
-        return NULL;
-    }
-    d->source = source;
-    memcpy(d->sha, sha, SHA256_SIZE);
-    for (uint32_t i = 0; i < d->n; i++) {
-        d->xxh[i] = num_get_le64(xxh + 8 * (size_t)i);
-    }
-    return d;
-}
-
-static int insert(struct catalog *c, sqlite3_stmt *s, int64_t model, uint32_t id,
-                  const struct digest *d, uint64_t last_use)
-{
-    size_t n = (size_t)d->n * 8;
-    uint8_t *x = malloc(n ? n : 1);
-    if (!x) {
-        return SQLITE_NOMEM;
-    }
-    row_bytes(d, x);
-    sqlite3_bind_int64(s, 1, model);
-    sqlite3_bind_int64(s, 2, id);
-    sqlite3_bind_int64(s, 3, (int64_t)d->size);
-    sqlite3_bind_int64(s, 4, d->source);
-    sqlite3_bind_blob(s, 5, d->sha, SHA256_SIZE, SQLITE_STATIC);
-    sqlite3_bind_blob(s, 6, x, (int)n, SQLITE_STATIC);
-    sqlite3_bind_int64(s, 7, row_sum(id, d->size, d->source, d->sha, x, n));
-    sqlite3_bind_int64(s, 8, (int64_t)last_use);
-    int rc = sqlite3_step(s);
-    sqlite3_reset(s);
-    sqlite3_clear_bindings(s);
-    free(x);
-    return rc == SQLITE_DONE ? SQLITE_OK : rc;
-}
-
-static const char INSERT[] =
-    "INSERT OR IGNORE INTO objects (model, id, size, source, sha256, chunks, sum, last_use) "
-    "VALUES (?,?,?,?,?,?,?,?)";
-#define COLUMNS "id, size, source, sha256, chunks, sum, last_use"
 
 /* ---- opening ---- */
 
@@ -165,6 +86,12 @@ static int open_db(struct catalog *c, struct err *e)
     }
     run(c, "PRAGMA journal_mode=WAL"); /* where the volume cannot, the old way does as well */
     rc = run(c, "PRAGMA synchronous=NORMAL");
+    if (!rc && version == 1) {
+        rc = run(c, "BEGIN IMMEDIATE;"
+                    "ALTER TABLE objects ADD COLUMN shas BLOB;"
+                    "PRAGMA user_version=2;"
+                    "COMMIT");
+    }
     if (!rc && version == 0) {
         rc = run(c,
                  "BEGIN IMMEDIATE;"
@@ -173,8 +100,8 @@ static int open_db(struct catalog *c, struct err *e)
                  "CREATE TABLE IF NOT EXISTS objects (model INTEGER NOT NULL, id INTEGER NOT NULL,"
                  " size INTEGER NOT NULL, source INTEGER NOT NULL, sha256 BLOB NOT NULL,"
                  " chunks BLOB NOT NULL, sum INTEGER NOT NULL, last_use INTEGER NOT NULL,"
-                 " PRIMARY KEY (model, id)) WITHOUT ROWID;"
-                 "PRAGMA user_version=1;"
+                 " shas BLOB, PRIMARY KEY (model, id)) WITHOUT ROWID;"
+                 "PRAGMA user_version=2;"
                  "COMMIT");
     }
     return rc ? sql_err(c, rc, "prepare it", e) : 0;
@@ -218,17 +145,16 @@ static int model_no(struct catalog *c, const char *root, int64_t *no, struct err
 
 struct rebuild {
     struct catalog *c;
-    sqlite3_stmt *s;
+    struct catalog_adder a;
     int64_t model;
-    uint64_t rows;
     int rc;
 };
 
 static int rebuild_row(void *ctx, uint32_t id, struct digest *d)
 {
     struct rebuild *b = ctx;
-    b->rc = insert(b->c, b->s, b->model, id, d, 0);
-    b->rows += (uint64_t)sqlite3_changes(b->c->db);
+    struct catalog_row w = {.id = id, .d = d};
+    b->rc = catalog_add_row(&b->a, b->model, &w);
     free(d);
     return b->rc ? ERR_IO : 0;
 }
@@ -249,7 +175,7 @@ static int rebuild_model(struct catalog *c, const char *key, uint64_t *rows, str
     } else {
         root.p[64] = 0;
         r = model_no(c, root.p, &b.model, e);
-        int rc = r ? 0 : sqlite3_prepare_v2(c->db, INSERT, -1, &b.s, NULL);
+        int rc = r ? 0 : catalog_adder_open(c->db, &b.a);
         uint64_t skipped;
         if (!r && rc) {
             r = sql_err(c, rc, "rebuild it", e);
@@ -260,9 +186,9 @@ static int rebuild_model(struct catalog *c, const char *key, uint64_t *rows, str
                 r = sql_err(c, b.rc, "rebuild it", e);
             }
         }
-        sqlite3_finalize(b.s);
+        catalog_adder_close(&b.a);
     }
-    *rows += b.rows;
+    *rows += b.a.inserted;
     free(rp);
     free(jp);
     buf_free(&root);
@@ -458,11 +384,11 @@ static int load_body(struct catalog *c, void *a, struct err *e)
     struct load_arg *l = a;
     l->bad = 0;
     sqlite3_stmt *s = NULL;
-    int rc =
-        sqlite3_prepare_v2(c->db,
-                           l->id < 0 ? "SELECT " COLUMNS " FROM objects WHERE model=?"
-                                     : "SELECT " COLUMNS " FROM objects WHERE model=? AND id=?",
-                           -1, &s, NULL);
+    int rc = sqlite3_prepare_v2(c->db,
+                                l->id < 0 ? "SELECT " CATALOG_COLUMNS " FROM objects WHERE model=?"
+                                          : "SELECT " CATALOG_COLUMNS
+                                            " FROM objects WHERE model=? AND id=?",
+                                -1, &s, NULL);
     if (rc) {
         return sql_err(c, rc, "read it", e);
     }
@@ -473,7 +399,7 @@ static int load_body(struct catalog *c, void *a, struct err *e)
     int r = 0;
     while (!r && (rc = sqlite3_step(s)) == SQLITE_ROW) {
         uint32_t id;
-        struct digest *d = row_digest(s, &id);
+        struct digest *d = catalog_row_digest(s, &id);
         if (d) {
             r = l->each(l->ctx, id, d, (uint64_t)sqlite3_column_int64(s, 6));
         } else {
@@ -524,56 +450,17 @@ struct add_arg {
     size_t n;
 };
 
-/* INSERT OR IGNORE, and where a row was there already see whether it says the same; a row that
- * fails its own checksum is replaced. */
-static int add_row(struct catalog *c, sqlite3_stmt *ins, sqlite3_stmt *get, int64_t model,
-                   struct catalog_row *w)
-{
-    w->result = 0;
-    int rc = insert(c, ins, model, w->id, w->d, w->last_use);
-    if (rc || sqlite3_changes(c->db) > 0) {
-        return rc;
-    }
-    sqlite3_bind_int64(get, 1, model);
-    sqlite3_bind_int64(get, 2, w->id);
-    rc = sqlite3_step(get);
-    struct digest *old = NULL;
-    uint32_t id;
-    if (rc == SQLITE_ROW) {
-        old = row_digest(get, &id);
-        rc = 0;
-    }
-    sqlite3_reset(get);
-    if (rc) {
-        return rc == SQLITE_DONE ? SQLITE_CORRUPT : rc;
-    }
-    if (old) {
-        w->result = digest_equal(old, w->d) ? 0 : ERR_DIGEST;
-        free(old);
-        return 0;
-    }
-    char sql[120];
-    snprintf(sql, sizeof sql, "DELETE FROM objects WHERE model=%lld AND id=%u", (long long)model,
-             w->id);
-    rc = run(c, sql);
-    return rc ? rc : insert(c, ins, model, w->id, w->d, w->last_use);
-}
-
 static int add_body(struct catalog *c, void *arg, struct err *e)
 {
     struct add_arg *a = arg;
-    sqlite3_stmt *ins = NULL, *get = NULL;
-    int rc = sqlite3_prepare_v2(c->db, INSERT, -1, &ins, NULL);
-    if (!rc) {
-        rc = sqlite3_prepare_v2(c->db, "SELECT " COLUMNS " FROM objects WHERE model=? AND id=?", -1,
-                                &get, NULL);
-    }
+    struct catalog_adder ad;
+    int rc = catalog_adder_open(c->db, &ad);
     if (!rc) {
         rc = run(c, "BEGIN IMMEDIATE");
     }
     bool begun = !rc;
     for (size_t i = 0; i < a->n && !rc; i++) {
-        rc = add_row(c, ins, get, a->model, &a->rows[i]);
+        rc = catalog_add_row(&ad, a->model, &a->rows[i]);
     }
     if (!rc) {
         rc = run(c, "COMMIT");
@@ -582,8 +469,7 @@ static int add_body(struct catalog *c, void *arg, struct err *e)
     if (rc && begun) {
         run(c, "ROLLBACK");
     }
-    sqlite3_finalize(ins);
-    sqlite3_finalize(get);
+    catalog_adder_close(&ad);
     return r;
 }
 

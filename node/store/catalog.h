@@ -29,7 +29,8 @@ struct catalog_row {
     uint32_t id;
     const struct digest *d;
     uint64_t last_use;
-    int result; /* 0, or ERR_DIGEST: another digest is on record already; it stays */
+    int result; /* 0, or ERR_DIGEST: another digest, not beaten by this one, is on record; it stays
+                 */
 };
 /* All rows in one transaction. */
 int catalog_add(struct catalog *c, int64_t model, struct catalog_row *rows, size_t n,

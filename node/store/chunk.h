@@ -6,27 +6,38 @@
 #ifndef SHOAL_STORE_CHUNK_H
 #define SHOAL_STORE_CHUNK_H
 
+#include "peer/storage.h"
 #include "proto/base/sha256.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#define CHUNK_SIZE (1u << 20)
+#define CHUNK_SIZE (1u << 20) /* as STORAGE_CHUNK */
 
 struct chunk_sum {
     uint8_t sha[SHA256_SIZE];
     uint64_t xxh;
 };
 
-enum digest_source { DIGEST_ORIGIN = 1 }; /* what a digest rests on; others come with peers */
+/* What a digest rests on, as numbers on disk (enum basis has its own, by strength). */
+enum digest_source {
+    DIGEST_ORIGIN = 1,
+    DIGEST_ONE_MEMBER = 2,
+    DIGEST_TWO_MEMBERS = 3,
+    DIGEST_MANIFEST = 4
+};
 
 struct digest {
+    struct digest *older; /* the owner's: the one that this one has replaced */
     uint64_t size;
     uint8_t sha[SHA256_SIZE];
     uint32_t source; /* enum digest_source */
     uint32_t n;      /* chunks */
-    uint64_t xxh[];  /* [n] */
+    /* [n], in the same memory: SHA-256s of the chunks. NULL: not on record (objects received by a
+     * program that did not keep them). */
+    uint8_t (*shas)[SHA256_SIZE];
+    uint64_t xxh[]; /* [n] */
 };
 
 static inline uint32_t chunk_count(uint64_t size)
@@ -44,7 +55,12 @@ uint64_t chunk_xxh(const void *p, size_t n);
 void chunk_sum(const void *p, size_t n, struct chunk_sum *out);
 /* The digest of an object from its chunks' sums; malloc'ed; NULL: no memory. */
 struct digest *digest_make(uint64_t size, const struct chunk_sum *sums, uint32_t source);
-struct digest *digest_alloc(uint64_t size);
+struct digest *digest_alloc(uint64_t size, bool shas);
 bool digest_equal(const struct digest *a, const struct digest *b);
+enum basis digest_basis(const struct digest *d);
+uint32_t digest_source_of(enum basis b);
+/* Is `a` to take the place of `b`, of the same object? It rests on more, or says the same and knows
+ * the chunks' SHA-256s, too. */
+bool digest_beats(const struct digest *a, const struct digest *b);
 
 #endif

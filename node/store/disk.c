@@ -49,10 +49,13 @@ uint64_t disk_used(struct disk *d)
 static int load_row(void *ctx, uint32_t id, struct digest *dg, uint64_t last_use)
 {
     struct disk *d = ctx;
-    if (id >= d->n || dg->size != model_object(d->o.m, id)->size || d->it[id].digest) {
+    struct digest *old = id < d->n ? d->it[id].digest : NULL;
+    if (id >= d->n || dg->size != model_object(d->o.m, id)->size ||
+        (old && !digest_beats(dg, old))) {
         free(dg);
         return 0;
     }
+    free(old);
     d->it[id].digest = dg;
     d->it[id].last_use = last_use;
     if (last_use > d->tick) {
@@ -310,12 +313,17 @@ void disk_close(struct disk *d)
     session_close(d->session);
     catalog_close(d->cat);
     for (uint32_t id = 0; id < d->n; id++) {
-        free(d->it[id].digest);
+        while (d->it[id].digest) {
+            struct digest *dg = d->it[id].digest;
+            d->it[id].digest = dg->older;
+            free(dg);
+        }
     }
     for (int i = 0; i < DISK_CHUNKS_KEPT; i++) {
         free(d->kept[i].p);
     }
     pthread_mutex_destroy(&d->mu);
+    free(d->noted);
     free(d->it);
     free(d->dir);
     free(d->journal);
@@ -323,6 +331,39 @@ void disk_close(struct disk *d)
 }
 
 /* ---- what is there ---- */
+
+void disk_note(struct disk *d, uint32_t id)
+{
+    struct disk_item *it = &d->it[id];
+    if (d->noted && !it->noted) {
+        it->noted = true;
+        d->noted[d->n_noted++] = id;
+        if (d->o.changed) {
+            d->o.changed(d->o.changed_ctx);
+        }
+    }
+}
+
+void disk_set_digest(struct disk *d, uint32_t id, struct digest *dg)
+{
+    struct disk_item *it = &d->it[id];
+    if (it->digest) {
+        disk_drop_kept(d, id);
+    }
+    dg->older = it->digest; /* whoever reads by it at this moment may go on */
+    it->digest = dg;
+    disk_note(d, id);
+}
+
+void disk_set_present(struct disk *d, uint32_t id, bool present)
+{
+    struct disk_item *it = &d->it[id];
+    if (it->present != present) {
+        it->present = present;
+        d->used += present ? it->digest->size : 0 - it->digest->size;
+        disk_note(d, id);
+    }
+}
 
 bool disk_has(struct disk *d, uint32_t id)
 {
@@ -350,14 +391,14 @@ bool disk_look(struct disk *d, uint32_t id)
     catalog_get(d->cat, d->model_no, id, &dg, &e);
     pthread_mutex_lock(&d->mu);
     struct disk_item *it = &d->it[id];
-    if (dg && !it->digest && dg->size == model_object(d->o.m, id)->size) {
-        it->digest = dg;
+    if (dg && dg->size == model_object(d->o.m, id)->size &&
+        (!it->digest || digest_beats(dg, it->digest))) {
+        disk_set_digest(d, id, dg);
         dg = NULL;
     }
     bool has = it->digest != NULL;
-    if (has && !it->present) {
-        it->present = true;
-        d->used += it->digest->size;
+    if (has) {
+        disk_set_present(d, id, true);
     }
     pthread_mutex_unlock(&d->mu);
     free(dg);
@@ -368,12 +409,13 @@ bool disk_last_chunk(struct disk *d, uint32_t id, uint32_t *chunk, uint64_t *xxh
 {
     pthread_mutex_lock(&d->mu);
     const struct digest *dg = d->it[id].digest;
-    if (dg && dg->n) {
+    bool known = dg && dg->n && dg->source == DIGEST_ORIGIN;
+    if (known) {
         *chunk = dg->n - 1;
         *xxh = dg->xxh[dg->n - 1];
     }
     pthread_mutex_unlock(&d->mu);
-    return dg && dg->n;
+    return known;
 }
 
 bool disk_has_partial(struct disk *d, uint32_t id)
@@ -429,8 +471,7 @@ static bool evict_one(struct disk *d)
         unlink(p);
     }
     free(p);
-    d->it[best].present = false;
-    d->used -= d->it[best].digest->size;
+    disk_set_present(d, best, false);
     return true;
 }
 
@@ -463,178 +504,4 @@ int disk_room(struct disk *d, uint64_t size, struct err *e)
                 (double)left * 1e-6, d->o.cache_dir, (double)d->o.floor * 1e-6);
         }
     }
-}
-
-/* ---- reading ---- */
-
-void disk_forget(struct disk *d, uint32_t id, const char *path)
-{
-    if (path) {
-        unlink(path);
-    }
-    pthread_mutex_lock(&d->mu);
-    struct disk_item *it = &d->it[id];
-    if (it->present) {
-        it->present = false;
-        d->used -= it->digest->size;
-    }
-    for (int i = 0; i < DISK_CHUNKS_KEPT; i++) {
-        if (d->kept[i].p && d->kept[i].id == id) {
-            d->kept[i].used = 0;
-            d->kept[i].id = UINT32_MAX;
-        }
-    }
-    pthread_mutex_unlock(&d->mu);
-}
-
-/* A digest never changes or goes away once it is on record, so it may be used without the lock. */
-static const struct digest *digest_of(struct disk *d, uint32_t id)
-{
-    pthread_mutex_lock(&d->mu);
-    const struct digest *dg = d->it[id].digest;
-    pthread_mutex_unlock(&d->mu);
-    return dg;
-}
-
-static int open_object(struct disk *d, uint32_t id, const char *path, const char *name, int *fd,
-                       struct err *e)
-{
-    const struct model_object *o = model_object(d->o.m, id);
-    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not block us */
-    struct stat st;
-    if (*fd < 0 && errno == ENOENT) {
-        return err_set(e, ERR_NOTFOUND, "%s is missing from the cache (%s is gone)", name, path);
-    }
-    if (*fd < 0 || fstat(*fd, &st) != 0) {
-        return err_sys(e, errno, "%s: cannot open the cache file %s", name, path);
-    }
-    if ((uint64_t)st.st_size != o->size) {
-        return err_set(e, ERR_DIGEST, "%s: the cache file %s has %lld bytes instead of %llu", name,
-                       path, (long long)st.st_size, (unsigned long long)o->size);
-    }
-    return 0;
-}
-
-static int read_chunk(int fd, const struct digest *dg, uint32_t i, uint8_t *p, const char *path,
-                      const char *name, struct err *e)
-{
-    size_t n = chunk_len(dg->size, i);
-    int r = file_pread(fd, path, p, n, (uint64_t)i * CHUNK_SIZE, e);
-    if (r) {
-        err_prefix(e, "%s", name);
-    } else if (chunk_xxh(p, n) != dg->xxh[i]) {
-        r = err_set(e, ERR_DIGEST,
-                    "%s: the cache file %s is damaged (the checksum of its MiB %u differs)", name,
-                    path, i);
-    }
-    return r;
-}
-
-int disk_read(struct disk *d, uint32_t id, uint8_t *p, struct err *e)
-{
-    const struct digest *dg = digest_of(d, id);
-    char name[128];
-    model_object_name(d->o.m, id, name, sizeof name);
-    char *path = layout_object(d->dir, d->o.m, id);
-    if (!dg || !path) {
-        free(path);
-        return err_set(e, path ? ERR_NOTFOUND : ERR_NOMEM, "%s has no digest on record", name);
-    }
-    int fd = -1;
-    struct err e1 = {0};
-    int r = open_object(d, id, path, name, &fd, &e1);
-    for (uint32_t i = 0; i < dg->n && !r; i++) {
-        r = read_chunk(fd, dg, i, p + (size_t)i * CHUNK_SIZE, path, name, &e1);
-    }
-    if (r) {
-        disk_forget(d, id, path);
-        if (e) {
-            *e = e1;
-        }
-    }
-    if (fd >= 0) {
-        close(fd);
-    }
-    free(path);
-    return r;
-}
-
-/* Copy from a chunk verified a moment ago: rows of the embedding come from few chunks. */
-static bool from_kept(struct disk *d, uint32_t id, uint32_t chunk, size_t off, void *p, size_t n)
-{
-    bool hit = false;
-    pthread_mutex_lock(&d->mu);
-    for (int i = 0; i < DISK_CHUNKS_KEPT && !hit; i++) {
-        struct disk_kept *k = &d->kept[i];
-        if (k->p && k->id == id && k->chunk == chunk) {
-            memcpy(p, k->p + off, n);
-            k->used = ++d->kept_tick;
-            hit = true;
-        }
-    }
-    pthread_mutex_unlock(&d->mu);
-    return hit;
-}
-
-static void keep(struct disk *d, uint32_t id, uint32_t chunk, uint8_t *p)
-{
-    pthread_mutex_lock(&d->mu);
-    struct disk_kept *old = &d->kept[0];
-    for (int i = 1; i < DISK_CHUNKS_KEPT; i++) {
-        if (d->kept[i].used < old->used) {
-            old = &d->kept[i];
-        }
-    }
-    free(old->p);
-    *old = (struct disk_kept){p, id, chunk, ++d->kept_tick};
-    pthread_mutex_unlock(&d->mu);
-}
-
-int disk_read_part(struct disk *d, uint32_t id, uint64_t off, void *p, size_t n, struct err *e)
-{
-    const struct digest *dg = digest_of(d, id);
-    char name[128];
-    model_object_name(d->o.m, id, name, sizeof name);
-    char *path = layout_object(d->dir, d->o.m, id);
-    if (!dg || !path) {
-        free(path);
-        return err_set(e, path ? ERR_NOTFOUND : ERR_NOMEM, "%s has no digest on record", name);
-    }
-    int fd = -1, r = 0;
-    struct err e1 = {0};
-    uint8_t *out = p;
-    while (n && !r) {
-        uint32_t i = (uint32_t)(off / CHUNK_SIZE);
-        size_t at = (size_t)(off % CHUNK_SIZE), len = chunk_len(dg->size, i);
-        size_t k = n < len - at ? n : len - at;
-        if (!from_kept(d, id, i, at, out, k)) {
-            uint8_t *b = malloc(CHUNK_SIZE);
-            if (!b) {
-                r = err_set(e, ERR_NOMEM, "out of memory");
-                break;
-            }
-            r = fd < 0 ? open_object(d, id, path, name, &fd, &e1) : 0;
-            if (!r) {
-                r = read_chunk(fd, dg, i, b, path, name, &e1);
-            }
-            if (r) {
-                free(b);
-                disk_forget(d, id, path);
-                if (e) {
-                    *e = e1;
-                }
-                break;
-            }
-            memcpy(out, b + at, k);
-            keep(d, id, i, b);
-        }
-        out += k;
-        off += k;
-        n -= k;
-    }
-    if (fd >= 0) {
-        close(fd);
-    }
-    free(path);
-    return r;
 }

@@ -21,6 +21,9 @@ struct disk_opts {
     uint64_t floor;        /* bytes left free on the volume */
     void (*log)(void *ctx, const char *line);
     void *log_ctx;
+    /* Something has been noted for disk_changes; called with the disk's mutex held. */
+    void (*changed)(void *ctx);
+    void *changed_ctx;
 };
 
 /* Opens (makes, repairs) the model's part of the cache. */
@@ -30,7 +33,7 @@ void disk_close(struct disk *d);
 bool disk_has(struct disk *d, uint32_t id);
 /* As disk_has, and looks whether another process has published it meanwhile. */
 bool disk_look(struct disk *d, uint32_t id);
-/* The last chunk of an object, by the digest on record; false: there is none. */
+/* The last chunk of an object, by a digest that rests on our own download; false: there is none. */
 bool disk_last_chunk(struct disk *d, uint32_t id, uint32_t *chunk, uint64_t *xxh);
 /* Wanted by a present request (+1) or no longer (-1): such an object is not evicted. Counts as use.
  */
@@ -42,7 +45,36 @@ int disk_read(struct disk *d, uint32_t id, uint8_t *p, struct err *e);
 /* n bytes at off; the chunks that hold them are verified. */
 int disk_read_part(struct disk *d, uint32_t id, uint64_t off, void *p, size_t n, struct err *e);
 
-/* ---- writing one object: begin, chunks in order, then publish or abandon ---- */
+/* One chunk of at most CHUNK_SIZE bytes. ERR_BUSY: it cannot be opened now, nothing is wrong. */
+int disk_read_chunk(struct disk *d, uint32_t id, uint32_t chunk, uint8_t *p, size_t *n,
+                    struct err *e);
+
+/* ---- for sharing (disk_share.c) ---- */
+
+/* On disk, with the SHA-256s of its chunks on record. */
+bool disk_serves(struct disk *d, uint32_t id);
+/* Chunks first .. first + n - 1, whether it is on disk or not; false: not on record. `object` may
+ * be NULL. */
+bool disk_digests(struct disk *d, uint32_t id, uint32_t first, uint32_t n,
+                  uint8_t (*sha)[SHA256_SIZE], enum basis *b, uint8_t *object);
+/* As disk_pin, but no use of the object. */
+void disk_hold(struct disk *d, uint32_t id, int by);
+/* From now on changes are noted; bit id of bits[] (n / 8 + 1 bytes, zero): what it serves at this
+ * moment. bits NULL: no longer. */
+int disk_watch(struct disk *d, uint8_t *bits, struct err *e);
+/* Takes up to max noted ids; *serves[i]: does it now. */
+size_t disk_changes(struct disk *d, uint32_t *ids, bool *serves, size_t max);
+/* An object on disk at or behind `from` without SHA-256s of chunks; MODEL_NONE: there is none. */
+uint32_t disk_without_shas(struct disk *d, uint32_t from);
+/* Reads it, computes and records them. A damaged file is forgotten. */
+int disk_make_shas(struct disk *d, uint32_t id, struct err *e);
+/* Is chunk i on disk what its SHA-256 on record says? A damaged file is forgotten. */
+int disk_check_chunk(struct disk *d, uint32_t id, uint32_t chunk, struct err *e);
+/* Objects on disk by enum basis. */
+void disk_basis(struct disk *d, uint64_t objects[BASIS_MANIFEST + 1],
+                uint64_t bytes[BASIS_MANIFEST + 1]);
+
+/* ---- writing one object: begin, chunks, then publish or abandon ---- */
 
 struct disk_file {
     struct disk_file *next; /* for the caller's queue */
@@ -57,18 +89,24 @@ struct disk_file {
 };
 
 bool disk_has_partial(struct disk *d, uint32_t id);
-/* Makes the room (evicting), opens a temporary file; takes up a partial one: f->done of its chunks
+/* Makes the room (evicting), opens a temporary file. Takes up a partial one: f->done of its chunks
  * are good, verified, and copied to `ram` when that is not NULL. ERR_FULL: no room by budget, floor
  * or volume. */
 int disk_begin(struct disk *d, uint32_t id, uint8_t *ram, struct disk_file **out, struct err *e);
 /* Chunk f->done, whose sum the caller has computed. */
 int disk_chunk(struct disk *d, struct disk_file *f, const void *p, size_t n,
                const struct chunk_sum *s, struct err *e);
-/* All chunks are there: compute the digest and compare it with the one on record. ERR_DIGEST: the
- * bytes differ from what this object was when it was first fetched. */
-int disk_digest(struct disk *d, struct disk_file *f, struct err *e);
+/* For chunks that come in any order, of which nothing is taken up after a death. */
+int disk_begin_loose(struct disk *d, uint32_t id, struct disk_file **out, struct err *e);
+int disk_chunk_at(struct disk *d, struct disk_file *f, uint32_t chunk, const void *p, size_t n,
+                  const struct chunk_sum *s, struct err *e);
+/* All chunks are there: compute the digest (which rests on b) and compare it with the one on
+ * record. One that rests on less gives way, and its file with it. ERR_DIGEST: the bytes differ from
+ * what this object was when it was first fetched. */
+int disk_digest(struct disk *d, struct disk_file *f, enum basis b, struct err *e);
 /* As disk_digest for an object that was received into RAM only. */
-int disk_check(struct disk *d, uint32_t id, const struct chunk_sum *sums, struct err *e);
+int disk_check(struct disk *d, uint32_t id, const struct chunk_sum *sums, enum basis b,
+               struct err *e);
 /* Sync, record, rename a list (through `next`); each one's `result` says what became of it, the
  * first failure is returned. The files stay the caller's, to be given to disk_free. */
 int disk_publish(struct disk *d, struct disk_file *list, struct err *e);

@@ -12,7 +12,7 @@
 #define DISK_CHUNKS_KEPT 8
 
 struct disk_item {
-    struct digest *digest; /* on record; set once, kept to the end */
+    struct digest *digest; /* on record; those that it has replaced hang on it to the end */
     uint64_t last_use;
     uint64_t partial_bytes;
     uint32_t pins;
@@ -20,6 +20,7 @@ struct disk_item {
     bool present;  /* file and digest */
     bool partial;  /* an unfinished file is in the session folder, in nobody's hands */
     bool used_now; /* last_use has changed since open */
+    bool noted;    /* in disk.noted */
 };
 
 struct disk_kept {
@@ -40,12 +41,21 @@ struct disk {
     struct disk_item *it;
     uint64_t used, reserved, partial_bytes, tick, kept_tick;
     struct disk_kept kept[DISK_CHUNKS_KEPT];
+    uint32_t *noted; /* [n]: whose presence has changed; NULL: nobody wants to know */
+    uint32_t n_noted;
 };
 
 void disk_log(struct disk *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* With mu: reserve `size` bytes of budget and volume, evicting for it. */
 int disk_room(struct disk *d, uint64_t size, struct err *e);
+/* With mu: presence, or what is on record; noted for disk_changes. */
+void disk_note(struct disk *d, uint32_t id);
+void disk_set_digest(struct disk *d, uint32_t id, struct digest *dg);
+void disk_set_present(struct disk *d, uint32_t id, bool present);
+void disk_drop_kept(struct disk *d, uint32_t id);
+const struct digest *disk_digest_of(struct disk *d, uint32_t id);
 /* The file is bad or gone: unlink, and no longer present. */
 void disk_forget(struct disk *d, uint32_t id, const char *path);
+void disk_remove(struct disk *d, uint32_t id); /* the same, path and all */
 
 #endif

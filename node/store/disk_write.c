@@ -71,7 +71,8 @@ static void take_up(struct disk *d, struct disk_file *f, const char *part, uint8
     }
 }
 
-int disk_begin(struct disk *d, uint32_t id, uint8_t *ram, struct disk_file **out, struct err *e)
+static int begin(struct disk *d, uint32_t id, bool loose, uint8_t *ram, struct disk_file **out,
+                 struct err *e)
 {
     *out = NULL;
     uint64_t size = model_object(d->o.m, id)->size;
@@ -91,7 +92,7 @@ int disk_begin(struct disk *d, uint32_t id, uint8_t *ram, struct disk_file **out
     if (!r) {
         pthread_mutex_lock(&d->mu);
         struct disk_item *it = &d->it[id];
-        partial = it->partial;
+        partial = it->partial && !loose;
         it->partial = false;
         d->partial_bytes -= it->partial_bytes;
         it->partial_bytes = 0;
@@ -106,6 +107,8 @@ int disk_begin(struct disk *d, uint32_t id, uint8_t *ram, struct disk_file **out
         f->fd = open(part, flags, 0600);
         if (f->fd < 0) {
             r = err_sys(e, errno, "cannot create %s", part);
+        } else if (loose) {
+            unlink(rec);
         } else {
             f->rec_fd = open(rec, flags, 0600);
             if (f->rec_fd < 0) {
@@ -132,6 +135,31 @@ int disk_begin(struct disk *d, uint32_t id, uint8_t *ram, struct disk_file **out
     return 0;
 }
 
+int disk_begin(struct disk *d, uint32_t id, uint8_t *ram, struct disk_file **out, struct err *e)
+{
+    return begin(d, id, false, ram, out, e);
+}
+
+int disk_begin_loose(struct disk *d, uint32_t id, struct disk_file **out, struct err *e)
+{
+    return begin(d, id, true, NULL, out, e);
+}
+
+int disk_chunk_at(struct disk *d, struct disk_file *f, uint32_t chunk, const void *p, size_t n,
+                  const struct chunk_sum *s, struct err *e)
+{
+    char *part = session_part(d->session, f->id);
+    if (!part) {
+        return err_set(e, ERR_NOMEM, "out of memory");
+    }
+    int r = file_pwrite(f->fd, part, p, n, (uint64_t)chunk * CHUNK_SIZE, e);
+    free(part);
+    if (!r) {
+        f->sums[chunk] = *s;
+    }
+    return r;
+}
+
 int disk_chunk(struct disk *d, struct disk_file *f, const void *p, size_t n,
                const struct chunk_sum *s, struct err *e)
 {
@@ -154,34 +182,52 @@ int disk_chunk(struct disk *d, struct disk_file *f, const void *p, size_t n,
 
 /* ---- digests ---- */
 
-static int compare(struct disk *d, uint32_t id, const struct digest *dg, struct err *e)
+/* The digest on record, if it says something else, gives way to one that rests on more. */
+static int compare(struct disk *d, uint32_t id, struct digest *dg, struct err *e)
 {
-    pthread_mutex_lock(&d->mu);
-    const struct digest *old = d->it[id].digest;
-    pthread_mutex_unlock(&d->mu);
-    if (old && !digest_equal(old, dg)) {
-        char name[128];
-        return err_set(
-            e, ERR_DIGEST,
-            "%s: the origin now gives other bytes than when it was first fetched; if its "
-            "files were replaced on purpose, remove %s and start again",
-            model_object_name(d->o.m, id, name, sizeof name), d->dir);
+    const struct digest *old = disk_digest_of(d, id);
+    char name[128];
+    model_object_name(d->o.m, id, name, sizeof name);
+    if (!old) {
+        return 0;
     }
-    return 0;
+    if (digest_equal(old, dg)) {
+        if (digest_basis(old) > digest_basis(dg)) {
+            dg->source = old->source;
+        }
+        return 0;
+    }
+    if (digest_basis(dg) > digest_basis(old)) {
+        disk_log(d,
+                 "%s: what the cache held of it rested on less and has other bytes; it is replaced",
+                 name);
+        disk_remove(d, id);
+        return 0;
+    }
+    if (digest_basis(dg) < BASIS_ORIGIN) {
+        return err_set(e, ERR_DIGEST,
+                       "%s: peers give other bytes than those that are on record for it here",
+                       name);
+    }
+    return err_set(e, ERR_DIGEST,
+                   "%s: the origin now gives other bytes than when it was first fetched; if its "
+                   "files were replaced on purpose, remove %s and start again",
+                   name, d->dir);
 }
 
-int disk_digest(struct disk *d, struct disk_file *f, struct err *e)
+int disk_digest(struct disk *d, struct disk_file *f, enum basis b, struct err *e)
 {
-    f->digest = digest_make(model_object(d->o.m, f->id)->size, f->sums, DIGEST_ORIGIN);
+    f->digest = digest_make(model_object(d->o.m, f->id)->size, f->sums, digest_source_of(b));
     if (!f->digest) {
         return err_set(e, ERR_NOMEM, "out of memory");
     }
     return compare(d, f->id, f->digest, e);
 }
 
-int disk_check(struct disk *d, uint32_t id, const struct chunk_sum *sums, struct err *e)
+int disk_check(struct disk *d, uint32_t id, const struct chunk_sum *sums, enum basis b,
+               struct err *e)
 {
-    struct digest *dg = digest_make(model_object(d->o.m, id)->size, sums, DIGEST_ORIGIN);
+    struct digest *dg = digest_make(model_object(d->o.m, id)->size, sums, digest_source_of(b));
     int r = dg ? compare(d, id, dg, e) : err_set(e, ERR_NOMEM, "out of memory");
     free(dg);
     return r;
@@ -210,7 +256,7 @@ static int record(struct disk *d, struct disk_file *list, struct err *e)
         }
         pthread_mutex_lock(&d->mu);
         const struct disk_item *it = &d->it[f->id];
-        bool known = it->digest != NULL;
+        bool known = it->digest && !digest_beats(f->digest, it->digest);
         rows[k] = (struct catalog_row){.id = f->id, .d = f->digest, .last_use = it->last_use};
         pthread_mutex_unlock(&d->mu);
         of[k++] = f;
@@ -311,14 +357,11 @@ int disk_publish(struct disk *d, struct disk_file *list, struct err *e)
         if (!f->result) {
             pthread_mutex_lock(&d->mu);
             struct disk_item *it = &d->it[f->id];
-            if (!it->digest) {
-                it->digest = f->digest;
+            if (!it->digest || digest_beats(f->digest, it->digest)) {
+                disk_set_digest(d, f->id, f->digest);
                 f->digest = NULL;
             }
-            if (!it->present) {
-                it->present = true;
-                d->used += it->digest->size;
-            }
+            disk_set_present(d, f->id, true);
             pthread_mutex_unlock(&d->mu);
         }
     }

@@ -273,9 +273,10 @@ static void count_answer(struct store *st, struct entry *en, enum store_tier fro
     if (!eng_is_expert(st, eng_id(st, en))) {
         return;
     }
-    *(from == STORE_RAM    ? &st->s.ram_hits
-      : from == STORE_DISK ? &st->s.disk_hits
-                           : &st->s.origin_fetches) += 1;
+    *(from == STORE_RAM     ? &st->s.ram_hits
+      : from == STORE_DISK  ? &st->s.disk_hits
+      : from == STORE_PEERS ? &st->s.peer_fetches
+                            : &st->s.origin_fetches) += 1;
 }
 
 void eng_add_waiter(struct store *st, struct waiter *w)
@@ -368,7 +369,7 @@ void eng_ready(struct store *st, struct entry *en)
 {
     promise(st, en, false);
     en->state = ENT_READY;
-    en->want_ram = en->no_disk = false;
+    en->want_ram = en->no_disk = en->past_peers = false;
     en->tries = 0;
     wake(st, en, false, 0, NULL);
     en->from = STORE_NOWHERE;
@@ -384,7 +385,7 @@ void eng_fail(struct store *st, struct entry *en, int code, const struct err *e)
     unhint(st, en);
     eng_put_slot(st, en);
     en->state = ENT_IDLE;
-    en->want_ram = en->no_disk = false;
+    en->want_ram = en->no_disk = en->past_peers = false;
     en->tries = 0;
     en->from = STORE_NOWHERE;
     wake(st, en, false, code, e);
@@ -424,6 +425,9 @@ void eng_want(struct store *st, uint32_t id, enum store_prio prio, bool ram)
             en->prio = (uint8_t)prio;
             sink_raise(st, en);
         }
+        if (en->in) {
+            in_again(en);
+        }
         return;
     case ENT_BUSY:
     case ENT_PUBLISH:
@@ -448,9 +452,10 @@ void eng_want(struct store *st, uint32_t id, enum store_prio prio, bool ram)
         }
     } else if (en->publishing) {
         en->state = ENT_PUBLISH;
-    } else if (st->disk && !en->no_disk && st->origin && disk_has_partial(st->disk, id)) {
+    } else if (st->disk && !en->no_disk && st->origin && (!st->has_up || en->past_peers) &&
+               disk_has_partial(st->disk, id)) {
         eng_enqueue(st, en, JOB_FETCH);
-    } else if (st->origin) {
+    } else if (eng_can_fetch(st)) {
         sink_start(st, en);
     } else {
         struct err e = {0};
@@ -484,7 +489,7 @@ void eng_hint(struct store *st, uint32_t id)
         return;
     }
     if (expert && !eng_has_room(st, ob->size)) {
-        if (st->disk && st->origin) { /* as far as the disk */
+        if (st->disk && eng_can_fetch(st)) { /* as far as the disk */
             eng_want(st, id, STORE_PREFETCH, false);
         }
         return;
@@ -516,7 +521,7 @@ static bool pump_item(struct store *st, struct store_batch *b, size_t i)
         /* no room in RAM yet: it can come as far as the disk meanwhile */
         if (b->phase[i] == PH_PENDING) {
             b->phase[i] = PH_DISK_ASKED;
-            if (st->disk && st->origin && !disk_has(st->disk, w->id)) {
+            if (st->disk && eng_can_fetch(st) && !disk_has(st->disk, w->id)) {
                 eng_want(st, w->id, (enum store_prio)b->prio, false);
             }
         }

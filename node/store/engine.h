@@ -6,19 +6,25 @@
 #define SHOAL_STORE_ENGINE_H
 
 #include "node/store/ram.h"
+#include "node/store/share.h"
 #include "node/store/store.h"
 
 #include <pthread.h>
 
+struct chunk_sum;
 struct disk;
 struct disk_file;
+struct incoming;
 struct meta;
 struct origin;
+struct share;
 struct sink;
+struct takers;
+struct asks;
 
 /* ENT_IDLE: not in RAM, nothing under way. ENT_QUEUED: in a worker's queue. ENT_BUSY: a worker has
- * it. ENT_ORIGIN: the origin has been asked. ENT_PUBLISH: to be read again once its file is
- * published. ENT_READY: in RAM, admitted. */
+ * it. ENT_ORIGIN: the origin or the upstream has been asked. ENT_PUBLISH: to be read again once its
+ * file is published. ENT_READY: in RAM, admitted. */
 enum ent_state { ENT_IDLE, ENT_QUEUED, ENT_BUSY, ENT_ORIGIN, ENT_PUBLISH, ENT_READY };
 enum ent_job { JOB_READ, JOB_ADMIT, JOB_FETCH };
 
@@ -26,7 +32,8 @@ struct entry {
     struct entry *next, *prev; /* in a queue (ENT_QUEUED) or in the LRU list (ENT_READY) */
     struct waiter *waiters;
     struct ram_slot *slot;
-    struct sink *sink; /* ENT_ORIGIN */
+    struct sink *sink;   /* ENT_ORIGIN: the origin was asked, */
+    struct incoming *in; /* or the upstream */
     uint32_t pins;
     uint8_t state, job, prio;
     uint8_t tries;   /* faults met by the present request */
@@ -35,6 +42,7 @@ struct entry {
     bool promised;   /* its size is in `promised` */
     bool in_lru;     /* READY, an expert, no pins */
     bool no_disk;    /* this request goes past the disk (it is full) */
+    bool past_peers; /* the upstream is gone: this request goes to the origin */
     bool publishing; /* its file is in the publisher's queue */
     uint8_t from;    /* enum store_tier the bytes came from */
 };
@@ -100,6 +108,12 @@ struct store {
     struct store_batch *batches;
     bool pumping, pump_again;
     struct store_stats s;
+    struct store_upstream up; /* has_up */
+    bool has_up;
+    uint64_t up_no;      /* counts store_set_upstream */
+    struct takers *in;   /* incoming.c; NULL until there is an upstream */
+    struct share *share; /* share.c; NULL until something is shared */
+    struct asks *asks;   /* origin_ask.c; NULL until the upstream uses the origin */
 
     pthread_t *workers;
     uint32_t n_workers;
@@ -125,6 +139,11 @@ static inline uint32_t eng_id(const struct store *st, const struct entry *en)
     return (uint32_t)(en - st->ent);
 }
 bool eng_is_expert(const struct store *st, uint32_t id);
+/* Can what is not here be got? */
+static inline bool eng_can_fetch(const struct store *st)
+{
+    return st->origin || st->has_up;
+}
 
 /* Set the machine moving for this object; waiters and want flags are in place. */
 void eng_want(struct store *st, uint32_t id, enum store_prio prio, bool ram);
@@ -177,5 +196,23 @@ void sink_resume(struct store *st, struct entry *en);
 void sink_raise(struct store *st, struct entry *en);
 bool sink_cancel(struct store *st, struct entry *en);
 void sink_count(struct store *st, uint64_t bytes); /* with mu: origin bytes, for the rate */
+/* All bytes are here, in the entry's slot, in *f (taken unless it stays for the caller to abandon)
+ * or both; en->from says whence. With mu, which is released and retaken. */
+void sink_complete(struct store *st, struct entry *en, struct disk_file **f,
+                   const struct chunk_sum *sums, enum basis b);
+
+/* ---- incoming.c: objects on their way from the upstream ---- */
+/* With mu. */
+void in_start(struct store *st, struct entry *en);
+void in_raise(struct store *st, struct entry *en);
+void in_cancel(struct store *st, struct entry *en);
+void in_again(struct entry *en); /* wanted again, perhaps after in_cancel */
+/* Without mu; ends what is left. After the origin has been stopped, before worker_stop. */
+void in_stop(struct store *st);
+
+/* ---- share.c, origin_ask.c ---- */
+void share_disk_changed(void *store); /* disk_opts.changed */
+void share_stop(struct store *st);
+void ask_free(struct store *st); /* after origin_free */
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * journal.h: the digests of a model's objects in an append-only file beside them, so that a lost
  * catalog can be rebuilt. Each record carries its own checksum; a torn or damaged one is skipped,
- * the ones behind it are found again. Several processes may append. */
+ * the ones behind it are found again. Several processes may append. Of two records of one object
+ * the one that beats the other counts (chunk.h), else the first. */
 #ifndef SHOAL_STORE_JOURNAL_H
 #define SHOAL_STORE_JOURNAL_H
 

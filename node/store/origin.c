@@ -299,6 +299,8 @@ struct run *run_take(struct origin *o, uint64_t now, bool demand_only, uint64_t 
     for (size_t i = 0; i + 1 < n; i++) {
         list[i]->next = list[i + 1];
     }
+    r->asked = now;
+    measure_begin(o, now);
     r->head = list[0];
     r->file = best->file;
     r->prio = best->prio;
@@ -334,6 +336,7 @@ int run_data(struct origin *o, struct run *r, const void *bytes, size_t n, struc
     pthread_mutex_lock(&o->mu);
     o->bytes += n;
     o->last_byte = clock_ns();
+    measure_bytes(o, r, n, o->last_byte);
     o->host_fails = 0;
     pthread_mutex_unlock(&o->mu);
     while (n) {

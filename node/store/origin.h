@@ -77,6 +77,11 @@ int origin_get_range(struct origin *o, const char *name, uint64_t off, void *p, 
 
 /* Counters since the beginning. */
 void origin_numbers(struct origin *o, uint64_t *bytes, uint64_t *retries);
+/* Is it answering? Bytes a second while it was busy, seconds to the first byte; 0: not known. One
+ * that was given up counts as up again after a while, so that somebody tries it. */
+void origin_measured(struct origin *o, bool *up, double *bytes_s, double *latency_s);
+/* How long it wants to be left alone still (Retry-After and the like); 0: not known. */
+uint64_t origin_pause_ms(struct origin *o);
 const char *origin_url(const struct origin *o);
 
 #endif

@@ -22,6 +22,7 @@ struct run {
     uint64_t pos, end; /* the next byte, and behind the last one; end ORIGIN_UNKNOWN: to the end */
     uint64_t skip;     /* bytes of a part that has ended early */
     uint64_t given;    /* bytes handed on in this attempt */
+    uint64_t asked;    /* clock_ns of this attempt's beginning */
     bool completed;    /* a part was completed in this attempt */
     uint8_t prio;
 };
@@ -46,6 +47,12 @@ struct origin {
     uint32_t host_fails; /* in a row, at the level of the host */
     uint32_t rng;
     bool stop;
+    /* measured: see origin_measured */
+    uint32_t running;    /* attempts under way */
+    uint64_t busy_since; /* clock_ns, while running: what is not in busy_ns yet */
+    uint64_t busy_ns, busy_bytes;
+    uint64_t down_at; /* clock_ns when it was given up, 0: it was not, or has answered since */
+    double rate, latency;
 };
 
 /* With mu: append to the queue. */
@@ -60,6 +67,10 @@ int run_data(struct origin *o, struct run *r, const void *p, size_t n, struct er
  * host_level: the fault is the host's, not this file's; wait_ms: the server's Retry-After. */
 void run_end(struct origin *o, struct run *r, enum http_verdict v, bool host_level,
              uint64_t wait_ms, const struct err *e);
+/* With mu: an attempt begins, gives bytes, ends: for origin_measured. */
+void measure_begin(struct origin *o, uint64_t now);
+void measure_bytes(struct origin *o, const struct run *r, size_t n, uint64_t now);
+void measure_end(struct origin *o, uint64_t now);
 /* Without mu, now and then by the thread: say what a long wait is for. */
 void origin_tick(struct origin *o, uint64_t now);
 void origin_say(struct origin *o, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

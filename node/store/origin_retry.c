@@ -85,6 +85,7 @@ void run_end(struct origin *o, struct run *r, enum http_verdict v, bool host_lev
         list = NULL;
     }
     pthread_mutex_lock(&o->mu);
+    measure_end(o, now);
     if (!o->o.retries && !o->bytes) {
         max = FIRST_RETRIES;
     }
@@ -94,6 +95,7 @@ void run_end(struct origin *o, struct run *r, enum http_verdict v, bool host_lev
     }
     if (dead) { /* whoever waits for this host need not try it all over again each for himself */
         o->host_fails = 0;
+        o->down_at = now;
         doomed = o->head;
         o->head = o->tail = NULL;
         for (struct origin_part *p = doomed; p; p = p->next) {
@@ -172,4 +174,60 @@ void origin_tick(struct origin *o, uint64_t now)
         origin_say(o, "waiting for %s from %s: no bytes for %.0f s; next attempt in %.0f s", what,
                    o->host, secs, next);
     }
+}
+
+/* ---- what was measured ---- */
+
+#define SAMPLE_NS 200000000u
+#define SAMPLE_BYTES (1u << 20)
+#define WEIGHT 0.3           /* of a new sample */
+#define DOWN_NS 30000000000u /* after so long one that was given up is worth a try */
+
+void measure_begin(struct origin *o, uint64_t now)
+{
+    if (!o->running++) {
+        o->busy_since = now;
+    }
+}
+
+void measure_end(struct origin *o, uint64_t now)
+{
+    if (o->running && !--o->running) {
+        o->busy_ns += now - o->busy_since;
+    }
+}
+
+void measure_bytes(struct origin *o, const struct run *r, size_t n, uint64_t now)
+{
+    o->down_at = 0;
+    if (!r->given && !r->skip) {
+        double s = (double)(now - r->asked) * 1e-9;
+        o->latency = o->latency > 0 ? o->latency + WEIGHT * (s - o->latency) : s;
+    }
+    o->busy_bytes += n;
+    uint64_t busy = o->busy_ns + (now - o->busy_since);
+    if (busy >= SAMPLE_NS && o->busy_bytes >= SAMPLE_BYTES) {
+        double rate = (double)o->busy_bytes / ((double)busy * 1e-9);
+        o->rate = o->rate > 0 ? o->rate + WEIGHT * (rate - o->rate) : rate;
+        o->busy_ns = o->busy_bytes = 0;
+        o->busy_since = now;
+    }
+}
+
+void origin_measured(struct origin *o, bool *up, double *bytes_s, double *latency_s)
+{
+    pthread_mutex_lock(&o->mu);
+    *up = !o->down_at || clock_ns() - o->down_at > DOWN_NS;
+    *bytes_s = o->rate;
+    *latency_s = o->latency;
+    pthread_mutex_unlock(&o->mu);
+}
+
+uint64_t origin_pause_ms(struct origin *o)
+{
+    uint64_t now = clock_ns();
+    pthread_mutex_lock(&o->mu);
+    uint64_t ns = o->pause_until > now ? o->pause_until - now : 0;
+    pthread_mutex_unlock(&o->mu);
+    return ns / 1000000u;
 }

@@ -49,8 +49,11 @@ struct store_upstream {
     void (*changed)(void *ctx, const uint32_t *added, size_t n_added, const uint32_t *removed,
                     size_t n_removed);
 };
-/* NULL: none. May be set at any time; requests that are under way end as they began. The struct is
- * copied. */
+/* NULL: none, and none of its functions is being called any more when it returns. May be set at any
+ * time (not from inside of them); requests that are under way end as they began, by
+ * store_upstream_done, but cancel and raise are not called for them any more. The struct is copied.
+ * Set it before store_share_list: what changes from then on is told by `changed`. Before
+ * store_close nobody may be inside of put_*, read or done, nor come later. */
 void store_set_upstream(struct store *st, const struct store_upstream *u);
 
 struct store_upstream_result {
@@ -79,7 +82,8 @@ struct store_origin_answers {
     int (*data)(void *ctx, uint64_t id, uint32_t chunk, void *p, size_t n, const uint8_t *sha256);
     void (*fail)(void *ctx, uint64_t id, uint64_t retry_ms, const struct err *e);
 };
-/* To be set before the first store_origin_get. */
+/* To be set before the first store_origin_get. NULL: nobody; nobody is being called any more when
+ * it returns (so not from inside of data and fail), and what is still under way is given up. */
 void store_origin_answer_to(struct store *st, const struct store_origin_answers *a);
 /* As mesh_origin.get: n chunks from `first`; adjacent ones and adjacent objects share ranges of the
  * origin as ever. Answers come on the origin's thread (SHA-256 computed there). The ids are the

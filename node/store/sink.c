@@ -149,29 +149,27 @@ static int on_data(struct origin_part *p, const void *bytes, size_t n, struct er
     return 0;
 }
 
-/* All bytes are here. With mu, which is released and retaken. */
-static void complete(struct sink *s)
+void sink_complete(struct store *st, struct entry *en, struct disk_file **f,
+                   const struct chunk_sum *sums, enum basis b)
 {
-    struct store *st = s->st;
-    struct entry *en = s->en;
+    uint32_t id = eng_id(st, en);
     struct err e = {0};
     pthread_mutex_unlock(&st->mu);
     int r = !st->disk ? 0
-            : s->f    ? disk_digest(st->disk, s->f, &e)
-                      : disk_check(st->disk, s->id, s->sums, &e);
+            : *f      ? disk_digest(st->disk, *f, b, &e)
+                      : disk_check(st->disk, id, sums, b, &e);
     if (r == ERR_DIGEST) {
-        disk_abandon(st->disk, s->f, false);
-        s->f = NULL;
+        disk_abandon(st->disk, *f, false);
+        *f = NULL;
         eng_log(st, "%s", e.msg);
     }
     pthread_mutex_lock(&st->mu);
-    en->sink = NULL;
     if (r == ERR_DIGEST) {
         st->s.bad_chunks++;
         if (++en->tries <
             3) { /* a transfer that went wrong, or a changed origin: see whether it lasts */
             en->state = ENT_IDLE;
-            eng_want(st, s->id, (enum store_prio)en->prio, en->want_ram);
+            eng_want(st, id, (enum store_prio)en->prio, en->want_ram);
             return;
         }
     }
@@ -179,20 +177,26 @@ static void complete(struct sink *s)
         eng_fail(st, en, r, &e);
         return;
     }
-    if (eng_is_expert(st, s->id)) {
-        st->s.experts_fetched++;
+    en->past_peers = false;
+    if (eng_is_expert(st, id)) {
+        *(en->from == STORE_PEERS ? &st->s.experts_from_peers : &st->s.experts_fetched) += 1;
     }
-    en->from = STORE_ORIGIN;
-    bool kept = s->f != NULL;
-    if (kept) {
-        worker_publish(st, s->f);
-        s->f = NULL;
+    if (*f) {
+        worker_publish(st, *f);
+        *f = NULL;
     }
     if (en->slot) {
         eng_enqueue(st, en, JOB_ADMIT);
     } else {
         en->state = en->want_ram ? ENT_PUBLISH : ENT_IDLE;
     }
+}
+
+static void complete(struct sink *s)
+{
+    s->en->sink = NULL;
+    s->en->from = STORE_ORIGIN;
+    sink_complete(s->st, s->en, &s->f, s->sums, BASIS_ORIGIN);
 }
 
 static void on_done(struct origin_part *p, int code, const struct err *e)
@@ -252,6 +256,10 @@ static void no_memory(struct store *st, struct entry *en)
 
 void sink_start(struct store *st, struct entry *en)
 {
+    if (st->has_up && !en->past_peers) {
+        in_start(st, en);
+        return;
+    }
     struct sink *s = sink_new(st, en);
     if (!s) {
         no_memory(st, en);
@@ -311,7 +319,9 @@ void sink_resume(struct store *st, struct entry *en)
 
 void sink_raise(struct store *st, struct entry *en)
 {
-    if (en->sink) {
+    if (en->in) {
+        in_raise(st, en);
+    } else if (en->sink) {
         origin_raise(st->origin, &en->sink->part, (enum store_prio)en->prio);
     }
 }
@@ -319,6 +329,9 @@ void sink_raise(struct store *st, struct entry *en)
 bool sink_cancel(struct store *st, struct entry *en)
 {
     struct sink *s = en->sink;
+    if (en->in) {
+        in_cancel(st, en);
+    }
     if (!s || !origin_cancel(st->origin, &s->part)) {
         return false;
     }

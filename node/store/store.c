@@ -145,6 +145,8 @@ static int open_tiers(struct store *st, struct err *e)
             .floor = st->o.disk_floor ? st->o.disk_floor : FLOOR_DEFAULT,
             .log = st->o.log,
             .log_ctx = st->o.log_ctx,
+            .changed = share_disk_changed,
+            .changed_ctx = st,
         };
         r = disk_open(&d, &st->disk, e);
     }
@@ -217,8 +219,11 @@ void store_close(struct store *st)
     st->closing = true;
     pthread_mutex_unlock(&st->mu);
     origin_stop(st->origin); /* ends its parts; what is complete goes on to the publisher */
+    in_stop(st);             /* likewise */
     worker_stop(st);
+    share_stop(st);
     origin_free(st->origin);
+    ask_free(st);
     disk_close(st->disk);
     if (st->meta) {
         struct err e = {0};
@@ -318,5 +323,8 @@ enum store_tier store_where(struct store *st, uint32_t id)
     if (st->in_place || (st->disk && disk_has(st->disk, id))) {
         return STORE_DISK;
     }
-    return st->origin ? STORE_ORIGIN : STORE_NOWHERE;
+    pthread_mutex_lock(&st->mu);
+    bool peers = st->has_up;
+    pthread_mutex_unlock(&st->mu);
+    return st->origin ? STORE_ORIGIN : peers ? STORE_PEERS : STORE_NOWHERE;
 }

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * store.h: get(object) through the tiers: RAM, disk, origin (peers come later between the last
- * two).
+ * store.h: get(object) through the tiers: RAM, disk, peers (share.h), origin.
  *
  * Data flow: an object is asked for by id (node/model numbering). It is in RAM (pinned at once), or
  * on disk (read, its chunk checksums verified), or at the origin (one range per run of adjacent
@@ -126,18 +125,20 @@ int store_read(struct store *st, uint32_t id, uint64_t off, void *p, size_t n, s
 
 struct store_stats {
     uint64_t origin_bytes, peer_bytes, disk_bytes; /* payload bytes taken from each tier */
-    uint64_t ram_hits, disk_hits, origin_fetches;  /* expert requests answered by each tier */
-    uint64_t experts_fetched;                      /* expert objects that came from the origin */
-    uint64_t ram_used, ram_peak, ram_budget;       /* bytes of objects in RAM */
-    uint64_t spine_bytes_read;                     /* spine bytes brought into RAM */
-    uint64_t retries, bad_chunks, refetched;       /* faults survived */
-    double origin_rate;                            /* bytes a second, last seconds */
-    uint64_t wait_ns;                              /* time that demand requests have waited */
+    /* expert requests answered by each tier; peers: by another machine, or by it and the origin */
+    uint64_t ram_hits, disk_hits, peer_fetches, origin_fetches;
+    uint64_t experts_fetched;                /* expert objects that came from the origin, */
+    uint64_t experts_from_peers;             /* and those that came from peers */
+    uint64_t ram_used, ram_peak, ram_budget; /* bytes of objects in RAM */
+    uint64_t spine_bytes_read;               /* spine bytes brought into RAM */
+    uint64_t retries, bad_chunks, refetched; /* faults survived */
+    double origin_rate;                      /* bytes a second, last seconds */
+    uint64_t wait_ns;                        /* time that demand requests have waited */
 };
 void store_get_stats(struct store *st, struct store_stats *out);
 
 /* Where an object is now, without touching it: for progress, status and doctor. */
-enum store_tier { STORE_NOWHERE, STORE_ORIGIN, STORE_DISK, STORE_RAM };
+enum store_tier { STORE_NOWHERE, STORE_ORIGIN, STORE_DISK, STORE_RAM, STORE_PEERS };
 enum store_tier store_where(struct store *st, uint32_t id);
 
 #endif

@@ -74,9 +74,9 @@ static void refetch(struct store *st, struct entry *en, const struct err *e)
     if (e->code == ERR_DIGEST) {
         st->s.bad_chunks++;
     }
-    if (!st->origin || ++en->tries > 3) {
+    if (!eng_can_fetch(st) || ++en->tries > 3) {
         struct err e2 = *e;
-        if (!st->origin) {
+        if (!eng_can_fetch(st)) {
             err_prefix(&e2, "offline, so it cannot be fetched again");
         }
         eng_fail(st, en, e->code, &e2);
@@ -118,7 +118,8 @@ static void job_read(struct store *st, struct entry *en)
     if (ob->kind == MODEL_SPINE) {
         st->s.spine_bytes_read += ob->size;
     }
-    if (en->from != STORE_ORIGIN) { /* fetched for this very request, read back from its file */
+    if (en->from != STORE_ORIGIN &&
+        en->from != STORE_PEERS) { /* else fetched for this very request, read back from its file */
         en->from = STORE_DISK;
     }
     admit(st, en);
@@ -144,7 +145,6 @@ static void *worker_main(void *arg)
             continue;
         }
         if (en->job == JOB_ADMIT) {
-            en->from = STORE_ORIGIN;
             if (!eng_is_expert(st, eng_id(st, en))) {
                 st->s.spine_bytes_read += en->slot->size;
             }

@@ -43,13 +43,16 @@ static void t_digest(void **s)
 
 static struct digest *some(uint32_t i)
 {
-    struct digest *d = digest_alloc((uint64_t)(i % 5) * CHUNK_SIZE + i + 1);
+    struct digest *d = digest_alloc((uint64_t)(i % 5) * CHUNK_SIZE + i + 1, i % 2);
     for (int k = 0; k < 32; k++) {
         d->sha[k] = (uint8_t)(i * 31 + (uint32_t)k);
     }
     d->source = DIGEST_ORIGIN;
     for (uint32_t k = 0; k < d->n; k++) {
         d->xxh[k] = i * 1000003u + k;
+        if (d->shas) {
+            memset(d->shas[k], (int)(i + k), SHA256_SIZE);
+        }
     }
     return d;
 }
@@ -63,7 +66,8 @@ static int each(void *ctx, uint32_t id, struct digest *d)
 {
     struct seen *s = ctx;
     struct digest *w = some(id);
-    if (id < 64 && digest_equal(d, w)) {
+    if (id < 64 && digest_equal(d, w) && !d->shas == !w->shas &&
+        (!d->shas || memcmp(d->shas, w->shas, (size_t)d->n * SHA256_SIZE) == 0)) {
         s->ok[id] = 1;
     } else {
         s->wrong++;

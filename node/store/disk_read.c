@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: MIT
+ * disk_read.c: see disk.h: reading what is there, every chunk verified. */
+#include "node/store/disk_inner.h"
+
+#include "node/store/layout.h"
+#include "proto/base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+void disk_forget(struct disk *d, uint32_t id, const char *path)
+{
+    if (path) {
+        unlink(path);
+    }
+    pthread_mutex_lock(&d->mu);
+    disk_set_present(d, id, false);
+    disk_drop_kept(d, id);
+    pthread_mutex_unlock(&d->mu);
+}
+
+void disk_remove(struct disk *d, uint32_t id)
+{
+    char *path = layout_object(d->dir, d->o.m, id);
+    disk_forget(d, id, path);
+    free(path);
+}
+
+void disk_drop_kept(struct disk *d, uint32_t id)
+{
+    for (int i = 0; i < DISK_CHUNKS_KEPT; i++) {
+        if (d->kept[i].p && d->kept[i].id == id) {
+            d->kept[i].used = 0;
+            d->kept[i].id = UINT32_MAX;
+        }
+    }
+}
+
+/* A digest never changes or goes away before disk_close, so it may be used without the lock. */
+const struct digest *disk_digest_of(struct disk *d, uint32_t id)
+{
+    pthread_mutex_lock(&d->mu);
+    const struct digest *dg = d->it[id].digest;
+    pthread_mutex_unlock(&d->mu);
+    return dg;
+}
+
+/* A file that does not fit its digest: has another digest taken that one's place meanwhile, here or
+ * by another process? */
+static bool renewed(struct disk *d, uint32_t id, const struct digest *used)
+{
+    struct digest *dg = NULL;
+    struct err e;
+    if (disk_digest_of(d, id) == used) {
+        catalog_get(d->cat, d->model_no, id, &dg, &e);
+    }
+    pthread_mutex_lock(&d->mu);
+    if (dg && d->it[id].digest == used && dg->size == used->size && digest_beats(dg, used) &&
+        !digest_equal(dg, used)) {
+        disk_set_digest(d, id, dg);
+        dg = NULL;
+    }
+    bool changed = d->it[id].digest != used;
+    pthread_mutex_unlock(&d->mu);
+    free(dg);
+    return changed;
+}
+
+/* An object's file, open for reading by the digest on record. */
+struct open_file {
+    const struct digest *dg;
+    char *path, name[128];
+    int fd;
+};
+
+/* ERR_BUSY: nothing is wrong with the file. */
+static int open_object(struct disk *d, uint32_t id, struct open_file *f, struct err *e)
+{
+    const struct model_object *o = model_object(d->o.m, id);
+    model_object_name(d->o.m, id, f->name, sizeof f->name);
+    f->fd = -1;
+    f->dg = disk_digest_of(d, id);
+    f->path = layout_object(d->dir, d->o.m, id);
+    if (!f->path) {
+        return err_set(e, ERR_NOMEM, "out of memory");
+    }
+    if (!f->dg) {
+        return err_set(e, ERR_NOTFOUND, "%s has no digest on record", f->name);
+    }
+    f->fd = open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not block us */
+    struct stat st;
+    if (f->fd < 0 && errno == ENOENT) {
+        return err_set(e, ERR_NOTFOUND, "%s is missing from the cache (%s is gone)", f->name,
+                       f->path);
+    }
+    if (f->fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM)) {
+        return err_set(e, ERR_BUSY, "%s: cannot open the cache file %s: %s", f->name, f->path,
+                       strerror(errno));
+    }
+    if (f->fd < 0 || fstat(f->fd, &st) != 0) {
+        return err_sys(e, errno, "%s: cannot open the cache file %s", f->name, f->path);
+    }
+    if ((uint64_t)st.st_size != o->size) {
+        return err_set(e, ERR_DIGEST, "%s: the cache file %s has %lld bytes instead of %llu",
+                       f->name, f->path, (long long)st.st_size, (unsigned long long)o->size);
+    }
+    return 0;
+}
+
+/* After `r`. True: try once more, the fault was ours. A file that is no good is forgotten. */
+static bool close_object(struct disk *d, uint32_t id, struct open_file *f, int r)
+{
+    bool again = r == ERR_DIGEST && f->dg && renewed(d, id, f->dg);
+    if (r && !again && f->dg && f->path && r != ERR_BUSY && r != ERR_NOMEM) {
+        disk_forget(d, id, f->path);
+    }
+    if (f->fd >= 0) {
+        close(f->fd);
+    }
+    free(f->path);
+    return again;
+}
+
+static int read_chunk(const struct open_file *f, uint32_t i, uint8_t *p, struct err *e)
+{
+    size_t n = chunk_len(f->dg->size, i);
+    int r = file_pread(f->fd, f->path, p, n, (uint64_t)i * CHUNK_SIZE, e);
+    if (r) {
+        err_prefix(e, "%s", f->name);
+    } else if (chunk_xxh(p, n) != f->dg->xxh[i]) {
+        r = err_set(e, ERR_DIGEST,
+                    "%s: the cache file %s is damaged (the checksum of its MiB %u differs)",
+                    f->name, f->path, i);
+    }
+    return r;
+}
+
+int disk_read(struct disk *d, uint32_t id, uint8_t *p, struct err *e)
+{
+    for (int tries = 0;; tries++) {
+        struct open_file f;
+        struct err e1 = {0};
+        int r = open_object(d, id, &f, &e1);
+        for (uint32_t i = 0; !r && i < f.dg->n; i++) {
+            r = read_chunk(&f, i, p + (size_t)i * CHUNK_SIZE, &e1);
+        }
+        if (close_object(d, id, &f, r) && !tries) {
+            continue;
+        }
+        if (r && e) {
+            *e = e1;
+        }
+        return r;
+    }
+}
+
+int disk_read_chunk(struct disk *d, uint32_t id, uint32_t chunk, uint8_t *p, size_t *n,
+                    struct err *e)
+{
+    for (int tries = 0;; tries++) {
+        struct open_file f;
+        struct err e1 = {0};
+        int r = open_object(d, id, &f, &e1);
+        if (!r && chunk >= f.dg->n) {
+            close_object(d, id, &f, 0);
+            return err_set(e, ERR_ARG, "%s has no MiB %u", f.name, chunk);
+        }
+        if (!r) {
+            r = read_chunk(&f, chunk, p, &e1);
+            *n = chunk_len(f.dg->size, chunk);
+        }
+        if (close_object(d, id, &f, r) && !tries) {
+            continue;
+        }
+        if (r && e) {
+            *e = e1;
+        }
+        return r;
+    }
+}
+
+/* Copy from a chunk verified a moment ago: rows of the embedding come from few chunks. */
+static bool from_kept(struct disk *d, uint32_t id, uint32_t chunk, size_t off, void *p, size_t n)
+{
+    bool hit = false;
+    pthread_mutex_lock(&d->mu);
+    for (int i = 0; i < DISK_CHUNKS_KEPT && !hit; i++) {
+        struct disk_kept *k = &d->kept[i];
+        if (k->p && k->id == id && k->chunk == chunk) {
+            memcpy(p, k->p + off, n);
+            k->used = ++d->kept_tick;
+            hit = true;
+        }
+    }
+    pthread_mutex_unlock(&d->mu);
+    return hit;
+}
+
+static void keep(struct disk *d, uint32_t id, uint32_t chunk, uint8_t *p)
+{
+    pthread_mutex_lock(&d->mu);
+    struct disk_kept *old = &d->kept[0];
+    for (int i = 1; i < DISK_CHUNKS_KEPT; i++) {
+        if (d->kept[i].used < old->used) {
+            old = &d->kept[i];
+        }
+    }
+    free(old->p);
+    *old = (struct disk_kept){p, id, chunk, ++d->kept_tick};
+    pthread_mutex_unlock(&d->mu);
+}
+
+/* One chunk, kept for the next bytes of it. */
+static int fetch_chunk(struct disk *d, uint32_t id, uint32_t i, size_t at, void *out, size_t k,
+                       struct err *e)
+{
+    size_t n;
+    uint8_t *b = malloc(CHUNK_SIZE);
+    if (!b) {
+        return err_set(e, ERR_NOMEM, "out of memory");
+    }
+    int r = disk_read_chunk(d, id, i, b, &n, e);
+    if (r) {
+        free(b);
+        return r;
+    }
+    memcpy(out, b + at, k);
+    keep(d, id, i, b);
+    return 0;
+}
+
+int disk_read_part(struct disk *d, uint32_t id, uint64_t off, void *p, size_t n, struct err *e)
+{
+    uint64_t size = model_object(d->o.m, id)->size;
+    uint8_t *out = p;
+    int r = 0;
+    while (n && !r) {
+        uint32_t i = (uint32_t)(off / CHUNK_SIZE);
+        size_t at = (size_t)(off % CHUNK_SIZE), len = chunk_len(size, i);
+        size_t k = n < len - at ? n : len - at;
+        if (!from_kept(d, id, i, at, out, k)) {
+            r = fetch_chunk(d, id, i, at, out, k, e);
+        }
+        out += k;
+        off += k;
+        n -= k;
+    }
+    return r;
+}

@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: MIT
+ * origin_ask.c: see share.h: chunks of objects from this store's origin, for the upstream. */
+#include "node/store/engine.h"
+
+#include "node/store/chunk.h"
+#include "node/store/origin.h"
+#include "node/store/sync.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* One store_origin_get. */
+struct ask {
+    struct ask *next, *prev;
+    struct store *st;
+    uint64_t id, size; /* the object's size */
+    uint32_t chunk;    /* the one that is coming */
+    uint8_t *p;        /* its bytes so far, NULL: none */
+    size_t n;
+    bool cancelled; /* with asks.mu */
+    struct origin_part part;
+    char name[128];
+};
+
+struct asks {
+    pthread_mutex_t mu;
+    pthread_cond_t idle;
+    struct ask *head;
+    struct store_origin_answers to; /* data NULL: nobody */
+    uint32_t calls;                 /* of them, at this moment */
+};
+
+/* With store.mu. */
+static struct asks *need(struct store *st)
+{
+    if (!st->asks) {
+        struct asks *a = calloc(1, sizeof *a);
+        if (a && pthread_mutex_init(&a->mu, NULL)) {
+            free(a);
+            a = NULL;
+        }
+        if (a && sync_cond_init(&a->idle)) {
+            pthread_mutex_destroy(&a->mu);
+            free(a);
+            a = NULL;
+        }
+        st->asks = a;
+    }
+    return st->asks;
+}
+
+static struct asks *need_asks(struct store *st)
+{
+    pthread_mutex_lock(&st->mu);
+    struct asks *a = need(st);
+    pthread_mutex_unlock(&st->mu);
+    return a;
+}
+
+void ask_free(struct store *st)
+{
+    if (st->asks) {
+        pthread_cond_destroy(&st->asks->idle);
+        pthread_mutex_destroy(&st->asks->mu);
+        free(st->asks);
+        st->asks = NULL;
+    }
+}
+
+static bool wanted(struct asks *a, const struct ask *k)
+{
+    pthread_mutex_lock(&a->mu);
+    bool r = !k->cancelled;
+    pthread_mutex_unlock(&a->mu);
+    return r;
+}
+
+/* True: *to may be called until call_end. */
+static bool call_begin(struct asks *a, const struct ask *k, struct store_origin_answers *to)
+{
+    pthread_mutex_lock(&a->mu);
+    bool r = !k->cancelled && a->to.data;
+    a->calls += r;
+    *to = a->to;
+    pthread_mutex_unlock(&a->mu);
+    return r;
+}
+
+static void call_end(struct asks *a)
+{
+    pthread_mutex_lock(&a->mu);
+    if (!--a->calls) {
+        pthread_cond_broadcast(&a->idle);
+    }
+    pthread_mutex_unlock(&a->mu);
+}
+
+static void chunk_done(struct asks *a, struct ask *k)
+{
+    struct store *st = k->st;
+    uint8_t sha[SHA256_SIZE];
+    sha256(k->p, k->n, sha);
+    pthread_mutex_lock(&st->mu);
+    sink_count(st, k->n);
+    pthread_mutex_unlock(&st->mu);
+    uint8_t *p = k->p;
+    size_t n = k->n;
+    k->p = NULL;
+    k->n = 0;
+    struct store_origin_answers to;
+    if (call_begin(a, k, &to)) {
+        to.data(to.ctx, k->id, k->chunk, p, n, sha); /* p is theirs */
+        call_end(a);
+    } else {
+        free(p);
+    }
+    k->chunk++;
+}
+
+static int on_data(struct origin_part *part, const void *bytes, size_t n, struct err *e)
+{
+    struct ask *k = part->user;
+    struct asks *a = k->st->asks;
+    const uint8_t *b = bytes;
+    if (!wanted(a, k)) {
+        return err_set(e, ERR_CANCELLED, "nobody wants it any more");
+    }
+    while (n) {
+        size_t len = chunk_len(k->size, k->chunk), m = n < len - k->n ? n : len - k->n;
+        if (!k->p && !(k->p = malloc(len))) {
+            return err_set(e, ERR_NOMEM, "out of memory");
+        }
+        memcpy(k->p + k->n, b, m);
+        k->n += m;
+        b += m;
+        n -= m;
+        if (k->n == len) {
+            chunk_done(a, k);
+        }
+    }
+    return 0;
+}
+
+static void forget(struct asks *a, struct ask *k)
+{
+    pthread_mutex_lock(&a->mu);
+    *(k->prev ? &k->prev->next : &a->head) = k->next;
+    if (k->next) {
+        k->next->prev = k->prev;
+    }
+    pthread_mutex_unlock(&a->mu);
+}
+
+static void on_done(struct origin_part *part, int code, const struct err *e)
+{
+    struct ask *k = part->user;
+    struct store *st = k->st;
+    struct asks *a = st->asks;
+    struct store_origin_answers to;
+    bool say = code && call_begin(a, k, &to);
+    forget(a, k);
+    if (say) {
+        to.fail(to.ctx, k->id, origin_pause_ms(st->origin), e);
+        call_end(a);
+    }
+    free(k->p);
+    free(k);
+}
+
+void store_origin_answer_to(struct store *st, const struct store_origin_answers *to)
+{
+    struct asks *a = need_asks(st);
+    if (!a) {
+        return;
+    }
+    pthread_mutex_lock(&a->mu);
+    memset(&a->to, 0, sizeof a->to);
+    while (a->calls) {
+        pthread_cond_wait(&a->idle, &a->mu);
+    }
+    for (struct ask *k = a->head; k; k = k->next) { /* the ids were the old ones' */
+        k->cancelled = true;
+    }
+    if (to) {
+        a->to = *to;
+    }
+    pthread_mutex_unlock(&a->mu);
+}
+
+int store_origin_get(struct store *st, uint64_t id, struct object_key key, uint32_t first,
+                     uint32_t n, enum store_prio prio)
+{
+    uint32_t obj = store_key_id(st, key);
+    struct asks *a = st->origin ? need_asks(st) : NULL;
+    if (!a) {
+        return ERR_OFFLINE;
+    }
+    if (obj == MODEL_NONE) {
+        return ERR_ARG;
+    }
+    const struct model_object *o = eng_object(st, obj);
+    uint32_t chunks = chunk_count(o->size);
+    if (!n || first >= chunks || n > chunks - first) {
+        return ERR_ARG;
+    }
+    struct ask *k = calloc(1, sizeof *k);
+    if (!k) {
+        return ERR_NOMEM;
+    }
+    k->st = st;
+    k->id = id;
+    k->size = o->size;
+    k->chunk = first;
+    model_object_name(st->m, obj, k->name, sizeof k->name);
+    uint64_t off = (uint64_t)first * CHUNK_SIZE, end = (uint64_t)(first + n) * CHUNK_SIZE;
+    end = end < o->size ? end : o->size;
+    k->part = (struct origin_part){.user = k,
+                                   .name = k->name,
+                                   .file = st->shard_file[o->shard],
+                                   .off = o->offset + off,
+                                   .size = end - off,
+                                   .prio = (uint8_t)prio,
+                                   .data = on_data,
+                                   .done = on_done};
+    pthread_mutex_lock(&a->mu);
+    bool to = a->to.data != NULL;
+    if (to) {
+        k->next = a->head;
+        if (k->next) {
+            k->next->prev = k;
+        }
+        a->head = k;
+    }
+    pthread_mutex_unlock(&a->mu);
+    if (!to) {
+        free(k);
+        return ERR_OFFLINE;
+    }
+    origin_submit(st->origin, &k->part);
+    return 0;
+}
+
+void store_origin_cancel(struct store *st, uint64_t id)
+{
+    struct asks *a = need_asks(st);
+    struct ask *gone = NULL;
+    if (!a) {
+        return;
+    }
+    pthread_mutex_lock(&a->mu);
+    for (struct ask *k = a->head, *next; k; k = next) {
+        next = k->next;
+        if (k->id != id || k->cancelled) {
+            continue;
+        }
+        k->cancelled = true;
+        if (origin_cancel(st->origin, &k->part)) { /* it had not begun */
+            *(k->prev ? &k->prev->next : &a->head) = k->next;
+            if (k->next) {
+                k->next->prev = k->prev;
+            }
+            k->next = gone;
+            gone = k;
+        }
+    }
+    pthread_mutex_unlock(&a->mu);
+    while (gone) {
+        struct ask *k = gone;
+        gone = k->next;
+        free(k->p);
+        free(k);
+    }
+}
+
+bool store_has_origin(const struct store *st)
+{
+    return st->origin != NULL;
+}
+
+void store_origin_measured(struct store *st, bool *up, double *bytes_s, double *latency_s)
+{
+    *up = false;
+    *bytes_s = *latency_s = 0;
+    if (st->origin) {
+        origin_measured(st->origin, up, bytes_s, latency_s);
+    }
+}
