@@ -45,10 +45,10 @@ int codec_agree(const Shoal__Hello *h, const uint32_t *known, size_t n, uint32_t
 
 /* May it be shown on a terminal: UTF-8 of at most max bytes without control characters? */
 bool codec_text_ok(const char *s, size_t max);
-/* A name for people as a text field of Hello: `in` (may be NULL) without what is no UTF-8, control
- * characters, and the marks that change the direction of text or are not seen; cut to WIRE_NAME_MAX
- * bytes between characters. */
-void codec_name(const char *in, char out[WIRE_NAME_MAX + 1]);
+/* Text that may be sent and shown: `in` (may be NULL) without what is no UTF-8, control characters,
+ * and the marks that change the direction of text or are not seen; cut to `max` bytes between
+ * characters. `out` has room for max + 1 bytes. */
+void codec_clean(const char *in, char *out, size_t max);
 
 /* "Hello", "Get", ...; "a message of an unknown kind" for the others. */
 const char *codec_kind_name(Shoal__Frame__KindCase kind);

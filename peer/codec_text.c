@@ -37,7 +37,7 @@ bool codec_text_ok(const char *s, size_t max)
     return n <= max && k;
 }
 
-void codec_name(const char *in, char out[WIRE_NAME_MAX + 1])
+void codec_clean(const char *in, char *out, size_t max)
 {
     size_t n = 0;
     for (const char *p = in ? in : ""; *p;) {
@@ -45,7 +45,7 @@ void codec_name(const char *in, char out[WIRE_NAME_MAX + 1])
         size_t k = printable((const uint8_t *)p, &c);
         bool shown = k && !(c >= 0x200b && c <= 0x200f) && !(c >= 0x2028 && c <= 0x202e) &&
                      !(c >= 0x2060 && c <= 0x206f) && c != 0xfeff && c != 0x61c && c != 0xad;
-        if (shown && n + k > WIRE_NAME_MAX) {
+        if (shown && n + k > max) {
             break;
         }
         if (shown) {

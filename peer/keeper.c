@@ -118,7 +118,7 @@ int keeper_take(struct member *m, const void *sealed, size_t n, struct err *e)
     if (!id_equal(&id, &m->group)) {
         r = err_set(e, ERR_REFUSED, "a peer sent a signing key that is not this shoal's");
     }
-    r = r ? r : home_lock(m->home, &lock, e);
+    r = r ? r : member_lock(m, &lock, e);
     if (!r) {
         r = store_key(m, k, e);
         r = r ? r : member_refresh(m, &changed, e);

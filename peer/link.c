@@ -224,6 +224,10 @@ void link_down(struct plink *l, bool goodbye)
     if (l->up_at) {
         mesh_count_up(m, -1);
         l->up_at = 0;
+        mesh_known_down(l);
+        mesh_files_down(l);
+        mesh_gives_down(l);
+        mesh_verify_down(l);
     }
     if (l->slot != LINK_NO_SLOT) {
         uint32_t slot = l->slot;

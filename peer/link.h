@@ -26,6 +26,14 @@ struct mesh;
 
 enum link_state { LINK_DIAL, LINK_HELLO, LINK_PROBE, LINK_GUEST, LINK_UP, LINK_CLOSING };
 
+/* A part of a file that was asked of the peer and not answered. */
+struct link_part {
+    bool used;
+    struct file_ask *of; /* NULL: nobody wants it any more, the answer still comes */
+    uint64_t id, off;
+    uint32_t n;
+};
+
 struct plink {
     struct plink *next, *prev; /* of the mesh */
     struct mesh *m;
@@ -77,6 +85,17 @@ struct plink {
     uint64_t rate_at, rate_in0, rate_out0;
     double rate_in, rate_out;
     uint64_t up_at;
+
+    /* Questions (mesh_file.c, mesh_give.c, mesh_verify.c, mesh_key.c). */
+    struct link_part parts[WIRE_FILE_OPEN];
+    uint64_t next_part;
+    struct file_give *gives; /* being read for it */
+    unsigned n_gives;
+    struct verify_ask *verify; /* ours to it */
+    uint64_t verify_id;
+    uint64_t verifying, verifying_id; /* its to us: id of the mesh, 0: none; id on the wire */
+    uint64_t key_asked_at, key_given_at;
+    bool key_open; /* asked and not answered */
 };
 
 /* A connection that this node dials; NULL when it cannot even begin. */
@@ -114,7 +133,7 @@ void link_decide_end(struct plink *l, enum disco_outcome end,
 void link_broke(struct plink *l, const char *how);
 void link_send_hello(struct plink *l, bool full);
 void link_send_have_ask(struct plink *l);
-/* A decoded message; `raw` has its raw bytes. */
-void link_take(struct plink *l, const Shoal__Frame *f, const struct frame *raw);
+/* A decoded message; `raw` has its raw bytes, which may be taken out. */
+void link_take(struct plink *l, const Shoal__Frame *f, struct frame *raw);
 
 #endif

@@ -32,8 +32,8 @@ static void take_hello(struct plink *l, const Shoal__Hello *h)
     if (l->has_model) {
         memcpy(l->model_root, h->model_root.data, WIRE_ID);
     }
-    codec_name(h->software, l->software);
-    codec_name(h->name, l->name);
+    codec_clean(h->software, l->software, WIRE_NAME_MAX);
+    codec_clean(h->name, l->name, WIRE_NAME_MAX);
     l->renews = l->answers = false;
     for (size_t i = 0; i < h->n_optional; i++) {
         l->renews |= h->optional[i] == SHOAL__FEATURE__FEATURE_RENEW;
@@ -180,8 +180,13 @@ void link_up(struct plink *l)
     if (paused) {
         tls_conn_resume(l->c);
     }
+    mesh_known_up(l);
     if (!told) { /* it came between the two hellos */
         link_renew(l);
+    }
+    if (l->state == LINK_UP) {
+        mesh_key_wish(l, l->since);
+        mesh_files_go(m);
     }
 }
 
@@ -389,7 +394,33 @@ static void on_transfer(struct plink *l, const Shoal__Frame *f, const struct fra
     }
 }
 
-void link_take(struct plink *l, const Shoal__Frame *f, const struct frame *raw)
+static void on_question(struct plink *l, const Shoal__Frame *f, struct frame *raw)
+{
+    switch (f->kind_case) {
+    case SHOAL__FRAME__KIND_FILE_GET:
+        mesh_on_file_get(l, f->file_get);
+        break;
+    case SHOAL__FRAME__KIND_FILE_DATA:
+        mesh_on_file_data(l, f->file_data, raw);
+        break;
+    case SHOAL__FRAME__KIND_KEY_ASK:
+        mesh_on_key_ask(l);
+        break;
+    case SHOAL__FRAME__KIND_KEY_REPLY:
+        mesh_on_key_reply(l, f->key_reply);
+        break;
+    case SHOAL__FRAME__KIND_VERIFY:
+        mesh_on_verify(l, f->verify);
+        break;
+    case SHOAL__FRAME__KIND_VERIFY_REPLY:
+        mesh_on_verify_reply(l, f->verify_reply);
+        break;
+    default:
+        break;
+    }
+}
+
+void link_take(struct plink *l, const Shoal__Frame *f, struct frame *raw)
 {
     Shoal__Frame__KindCase k = f->kind_case;
     char text[120];
@@ -435,6 +466,16 @@ void link_take(struct plink *l, const Shoal__Frame *f, const struct frame *raw)
         break;
     case SHOAL__FRAME__KIND_ROSTER:
         mesh_take_roster(l, f->roster);
+        break;
+    case SHOAL__FRAME__KIND_FILE_GET:
+    case SHOAL__FRAME__KIND_FILE_DATA:
+    case SHOAL__FRAME__KIND_KEY_ASK:
+    case SHOAL__FRAME__KIND_KEY_REPLY:
+    case SHOAL__FRAME__KIND_VERIFY:
+    case SHOAL__FRAME__KIND_VERIFY_REPLY:
+        if (!l->m->o.no_features) {
+            on_question(l, f, raw);
+        }
         break;
     default:
         if (l->model_same) {

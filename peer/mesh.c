@@ -167,6 +167,8 @@ static void on_tick(uv_timer_t *t)
         next = l->next;
         link_tick(l, now);
     }
+    mesh_files_tick(m, now);
+    mesh_key_tick(m, now);
     if (!m->closing && now >= m->look_at) {
         mesh_look_now(m);
     }
@@ -228,7 +230,7 @@ static int copy_opts(struct mesh *m, const struct mesh_opts *o, struct err *e)
         return err_set(e, ERR_NOMEM, "out of memory");
     }
     char software[WIRE_NAME_MAX + 1];
-    codec_name(m->software, software);
+    codec_clean(m->software, software, WIRE_NAME_MAX);
     memcpy(m->software, software, strlen(software) + 1); /* never longer than it was */
     if (m->o.n_extents) {
         memcpy(m->extents, o->extents, m->o.n_extents * sizeof *m->extents);
@@ -239,7 +241,7 @@ static int copy_opts(struct mesh *m, const struct mesh_opts *o, struct err *e)
     }
     m->o.extents = m->extents;
     m->name_ctx = o->ctx;
-    codec_name(o->name, m->name);
+    codec_clean(o->name, m->name, WIRE_NAME_MAX);
     m->o.heartbeat_ms = o->heartbeat_ms ? o->heartbeat_ms : MESH_HEARTBEAT_MS;
     m->o.stagger_ms = o->stagger_ms ? o->stagger_ms : MESH_STAGGER_MS;
     m->o.look_ms = o->look_ms ? o->look_ms : MESH_LOOK_MS;
@@ -315,6 +317,7 @@ static void wipe(struct mesh *m)
     free(m->software);
     free(m->listen_host);
     free(m->bus_host);
+    free(m->known);
     held_free(m->held);
     mesh_net_free(m);
     mesh_bans_free(m);
@@ -430,16 +433,26 @@ static void close_handles(struct mesh *m)
     }
 }
 
+/* With the pool gone and no read of the node's out, whose answer would wake the loop. */
+void mesh_maybe_over(struct mesh *m)
+{
+    if (m->pool_gone && !m->n_gives && !m->over) {
+        m->over = true;
+        run_notes(m); /* whoever still waits for an answer */
+        close_handles(m);
+    }
+}
+
 static void pool_closed(void *ctx)
 {
     struct mesh *m = ctx;
     m->pool = NULL;
+    m->pool_gone = true;
     if (m->serve) {
         serve_close(m->serve, mesh_unref, m);
         m->serve = NULL;
     }
-    run_notes(m); /* whoever still waits for an answer */
-    close_handles(m);
+    mesh_maybe_over(m);
     mesh_unref(m);
 }
 
@@ -481,6 +494,8 @@ static void start_closing(struct mesh *m)
     uv_mutex_unlock(&m->mu);
     uv_timer_stop(&m->dial_timer);
     uv_timer_stop(&m->fetch_timer);
+    mesh_files_close(m);
+    mesh_verify_close(m);
     for (struct plink *l = m->links, *next; l; l = next) {
         next = l->next;
         link_close(l, SHOAL__GOODBYE_REASON__GOODBYE_SHUTDOWN, NULL, DISCO_CLOSED, "");

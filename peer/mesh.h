@@ -117,7 +117,9 @@ struct mesh_opts {
      * there where members are met. Not looked at when `allow` is given. */
     bool known_networks;
     const char *name; /* of this machine, shown to members; NULL: none */
-    /* Questions of members that the node answers; NULL: refused in words. On the LAN thread. */
+    /* Questions of members that the node answers; NULL: refused in words. On the LAN thread.
+     * Reads: at most WIRE_FILE_OPEN are out for a peer and 32 in all. verify: one for a peer;
+     * `ask` is valid during the call, mesh_verify_reply(id) must come, also when it fails. */
     void (*file_read)(void *ctx, struct mesh_file_read *r);
     void (*verify)(void *ctx, uint64_t id, const struct mesh_verify_ask *ask);
     /* A peer says that our copy of a chunk is bad: check it against the disk. May be NULL. */
@@ -144,8 +146,10 @@ struct mesh_opts {
 
 /* Opens the identity (making the key in a home that never had one), listens, connects. */
 int mesh_open(const struct mesh_opts *o, struct mesh **out, struct err *e);
-/* Withdraws, says goodbye, ends every fetch with ERR_CANCELLED, takes 3 s at most. With
- * mesh_opts.loop it runs that loop until all is closed. NULL is fine. */
+/* Withdraws, says goodbye, ends every fetch with ERR_CANCELLED; calls of other threads that wait
+ * for peers or their answers end, too. Takes 3 s at most, and as long as reads of the storage and
+ * of mesh_opts.file_read are out. No callback comes after it. With mesh_opts.loop it runs that loop
+ * until all is closed. NULL is fine. */
 void mesh_close(struct mesh *m);
 
 /* What a mesh that was opened without a model shares from now on: the fields of mesh_opts from
@@ -204,10 +208,13 @@ void mesh_origin_state(struct mesh *m, bool up, double bytes_s, double latency_s
 
 /* ---- reports; JSON appended to *out ---- */
 
-/* {"node","port","group","roster_version","members","listen":[...],"model","peers":[{"id","short",
- * "name","state","address","addresses":[...],"software","version","model_same","rate_in","rate_out",
- * "bytes_in","bytes_out","rtt_ms","objects","fetch":{...}}],"objects","coverage":{"have","of",
- * "missing","percent","kinds":[{"kind","have","of"}]},"limits":{...},"fetch":{...},"serve":{...},"refused":{...}} */
+/* {"node","name","port","group","roster_version","members","listen":[...],"model","peers":[{"id",
+ * "short","name","last","state","address","addresses":[...],"software","version","model_same",
+ * "rate_in","rate_out","bytes_in","bytes_out","rtt_ms","files_served","file_bytes_served",
+ * "objects","fetch":{...}}],"objects","coverage":{"have","of","missing","percent","kinds":[{"kind",
+ * "have","of"}]},"limits":{...},"fetch":{...},"serve":{...},"refused":{...}}
+ * A peer's name is what it says at hello, else its Bonjour name; last: wall-clock second of its
+ * last sign of life, 0 never; files_served: parts of files given to it in this run. */
 int mesh_status(struct mesh *m, struct buf *out, struct err *e);
 /* Per interface and address: what was tried, what happened (disco_why_json), and one line per
  * object under way under "fetching". */
@@ -236,15 +243,24 @@ int mesh_invite(struct mesh *m, uint32_t uses, uint32_t seconds, char out[TOKEN_
 
 /* ---- asking members; each blocks its caller, which is not the LAN thread ---- */
 
-/* Append a whole small file of a model's address, of at most `max` bytes, from a connected member
- * (the next one goes on where one fails). from: its short id; may be NULL. ERR_NOTFOUND: no
- * connected member has it. The bytes are whatever the member said: the caller compares digests. */
+/* Append a whole small file of a model's address, of at most `max` bytes (and WIRE_FILE_MAX), from
+ * a connected member (the next one goes on where one fails, so two of them may have given parts).
+ * from: the short id of the one that gave the last part; may be NULL. timeout_ms 0: 30 s.
+ * ERR_NOTFOUND: no connected member has it, or gave it; ERR_LIMIT: it is longer than `max`;
+ * ERR_TIMEOUT; ERR_CANCELLED: closing. The bytes are whatever the member said: the caller compares
+ * digests. A name has parts between slashes, none of them empty, "." or "..". */
 int mesh_file(struct mesh *m, const uint8_t scope[SHA256_SIZE], const char *name, uint64_t max,
               unsigned timeout_ms, struct buf *out, char from[MESH_SHORT], struct err *e);
-/* Have a connected member (by id, short id, prefix or name) run a prompt, and hear its receipt.
- * mesh_verify_reply answers such a question, from any thread. */
+/* Have a connected member (by id, short id, prefix or name) run a prompt, and hear its receipt. One
+ * question at a time to one member. timeout_ms 0: 10 minutes. Not 0: *out has the same code and
+ * sentence as *e. ERR_NOTFOUND: no such member; ERR_OFFLINE: it is not connected; ERR_ARG: the name
+ * is that of two; ERR_BUSY: it is busy with another question, of this node too; ERR_REFUSED: it
+ * does not do that; ERR_UNSUPPORTED: an older program; ERR_IO: it failed there; ERR_NET: the
+ * connection ended; ERR_TIMEOUT; ERR_CANCELLED: closing. */
 int mesh_verify(struct mesh *m, const char *peer, const struct mesh_verify_ask *ask,
                 unsigned timeout_ms, struct mesh_verify_answer *out, struct err *e);
+/* Answers mesh_opts.verify's question `id`, from any thread, once. An answer whose asker is gone
+ * is dropped. */
 void mesh_verify_reply(struct mesh *m, uint64_t id, const struct mesh_verify_answer *a);
 
 /* ---- joining, without a mesh ---- */

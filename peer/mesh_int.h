@@ -9,6 +9,10 @@
  *   mesh_member.c  who is believed, rosters, doubles, admitting guests
  *   mesh_status.c  reports
  *   mesh_model.c   a model that comes while the mesh runs
+ *   mesh_file.c    small files from members; mesh_give.c: and for them
+ *   mesh_verify.c  prompts that members run for each other
+ *   mesh_key.c     the signing key on its way to a second keeper
+ *   mesh_known.c   what is remembered of members
  *   mesh_join.c    the joining side, invites
  *   link.c         one connection */
 #ifndef SHOAL_PEER_MESH_INT_H
@@ -51,6 +55,15 @@ struct note {
     struct note *next;
     void (*run)(struct mesh *m, struct note *n);
     bool sync, done;
+};
+
+/* What is remembered of a member in this run, connected or not. */
+struct mesh_known {
+    struct key_id id;
+    char name[WIRE_NAME_MAX + 1];
+    uint64_t at;                /* last change here, for replacing the oldest */
+    int64_t seen;               /* wall-clock second of the last sign of life, 0: never */
+    uint64_t files, file_bytes; /* given to it */
 };
 
 struct mesh {
@@ -114,6 +127,14 @@ struct mesh {
     bool asleep, closing, closed, pool_closing;
     int open; /* handles and parts whose close is awaited */
 
+    /* questions */
+    struct file_ask *files; /* being fetched */
+    unsigned n_gives;       /* reads for peers that are out */
+    uint64_t gives_refused, next_verify;
+    struct mesh_known *known;
+    size_t n_known;
+    bool pool_gone, over;
+
     uint64_t refused[16]; /* inbound connections that never opened, by enum tls_end */
     uint64_t clones, guests_failed, joined, protocol_faults;
     struct {
@@ -138,6 +159,7 @@ void mesh_post(struct mesh *m, struct note *n);
 void mesh_wait_begin(struct mesh *m);       /* takes m->mu */
 void mesh_wait_end(struct mesh *m);         /* gives it back */
 void mesh_count_up(struct mesh *m, int by); /* connected peers; LAN thread */
+void mesh_maybe_over(struct mesh *m);       /* closing: a part that was awaited is over */
 void mesh_link_gone(struct mesh *m);        /* a link was freed */
 void mesh_ref(struct mesh *m);
 void mesh_unref(void *m);
@@ -146,6 +168,35 @@ static inline void mesh_short(const struct key_id *id, char out[MESH_SHORT]);
 /* ---- mesh_model.c ---- */
 /* The engine and the server of the model in m->o, which are not open. */
 int mesh_model_start(struct mesh *m, struct err *e);
+
+/* ---- mesh_file.c ---- */
+void mesh_on_file_data(struct plink *l, const Shoal__FileData *d, struct frame *raw);
+void mesh_files_go(struct mesh *m); /* something is free: a place on a connection, a new peer */
+void mesh_files_down(struct plink *l);
+void mesh_files_tick(struct mesh *m, uint64_t now);
+void mesh_files_close(struct mesh *m);
+
+/* ---- mesh_give.c ---- */
+void mesh_on_file_get(struct plink *l, const Shoal__FileGet *g);
+void mesh_gives_down(struct plink *l);
+
+/* ---- mesh_verify.c ---- */
+void mesh_on_verify(struct plink *l, const Shoal__Verify *v);
+void mesh_on_verify_reply(struct plink *l, const Shoal__VerifyReply *v);
+void mesh_verify_down(struct plink *l);
+void mesh_verify_close(struct mesh *m);
+
+/* ---- mesh_key.c ---- */
+void mesh_on_key_ask(struct plink *l);
+void mesh_on_key_reply(struct plink *l, const Shoal__KeyReply *k);
+void mesh_key_wish(struct plink *l, uint64_t now); /* ask it for the key, if that is called for */
+void mesh_key_tick(struct mesh *m, uint64_t now);
+
+/* ---- mesh_known.c ---- */
+/* Never NULL but without memory; the least recently changed entry makes room. */
+struct mesh_known *mesh_known_of(struct mesh *m, const struct key_id *id, bool make);
+void mesh_known_up(struct plink *l);
+void mesh_known_down(struct plink *l);
 
 /* ---- mesh_fetch.c ---- */
 int mesh_fetch_open(struct mesh *m, struct err *e);

@@ -74,6 +74,7 @@ struct addrs {
     const char *node;
     json_t *list;
     char name[DISCO_NAME_MAX + 1];
+    int64_t met; /* wall-clock second, 0: never */
 };
 
 static void add_addrs(void *ctx, const struct disco_peer *p)
@@ -85,6 +86,7 @@ static void add_addrs(void *ctx, const struct disco_peer *p)
     memcpy(a->name, p->instance, sizeof a->name);
     for (size_t i = 0; i < p->n_addrs; i++) {
         const struct disco_addr *d = &p->addrs[i];
+        a->met = d->met_unix > a->met ? d->met_unix : a->met;
         json_array_append_new(a->list, json_pack("{s:s,s:b,s:f,s:f,s:i,s:s}", "address", d->text,
                                                  "used", d->live > 0, "bytes_s", d->bytes_s,
                                                  "rtt_s", d->rtt_s, "fails", (int)d->fails, "last",
@@ -128,7 +130,7 @@ static json_t *peer_json(struct mesh *m, const struct roster_member *r,
 {
     char node[MESH_SHORT];
     json_t *o = json_object();
-    struct addrs a = {node, json_array(), ""};
+    struct addrs a = {.node = node, .list = json_array()};
     mesh_short(&r->id, node);
     json_object_set_new(o, "id", text_id(&r->id));
     json_object_set_new(o, "short", short_id(&r->id));
@@ -147,7 +149,15 @@ static json_t *peer_json(struct mesh *m, const struct roster_member *r,
     if (m->disco) {
         disco_each(m->disco, add_addrs, &a);
     }
-    json_object_set_new(o, "name", json_string(a.name));
+    const struct mesh_known *k = mesh_known_of(m, &r->id, false);
+    bool up = best && best->state == LINK_UP;
+    json_object_set_new(o, "name", json_string(k && k->name[0] ? k->name : a.name));
+    json_object_set_new(o, "last",
+                        json_integer(up                     ? (json_int_t)time(NULL)
+                                     : k && k->seen > a.met ? (json_int_t)k->seen
+                                                            : (json_int_t)a.met));
+    json_object_set_new(o, "files_served", num(k ? k->files : 0));
+    json_object_set_new(o, "file_bytes_served", num(k ? k->file_bytes : 0));
     json_object_set_new(o, "addresses", a.list);
     for (size_t i = 0; i < n_fs; i++) {
         if (memcmp(fs[i].id, r->id.b, SHA256_SIZE) == 0) {
@@ -294,6 +304,7 @@ static json_t *status_json(struct mesh *m)
     uint64_t out, out_peer;
     json_object_set_new(o, "node", text_id(&m->me.id));
     json_object_set_new(o, "short", short_id(&m->me.id));
+    json_object_set_new(o, "name", json_string(m->name));
     json_object_set_new(o, "software", json_string(m->software));
     json_object_set_new(o, "protocol", num(WIRE_VERSION));
     json_object_set_new(o, "port", json_integer(m->port));

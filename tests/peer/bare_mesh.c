@@ -22,6 +22,9 @@ static void bare_frame(struct kit_log *l, struct frame *f)
         b->goodbye = (int)m.f->goodbye->reason;
         snprintf(b->text, sizeof b->text, "%s", m.f->goodbye->text);
     }
+    if (b->on_message) {
+        b->on_message(b, m.f, f);
+    }
     codec_free(&m);
     frame_free(f);
 }

@@ -25,6 +25,8 @@ struct bare {
     uint64_t asked_seq;
     int goodbye;
     char text[WIRE_TEXT_MAX + 1];
+    void (*on_message)(struct bare *b, const Shoal__Frame *f,
+                       const struct frame *raw); /* or NULL */
 };
 
 /* A home taken in by the keeper's, and a node with its key. */

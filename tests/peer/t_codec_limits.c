@@ -236,15 +236,15 @@ static void t_name(void **state)
     };
     char out[WIRE_NAME_MAX + 1], in[200] = "";
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        codec_name(names[i][0], out);
+        codec_clean(names[i][0], out, WIRE_NAME_MAX);
         assert_string_equal(out, names[i][1]);
     }
-    codec_name(NULL, out);
+    codec_clean(NULL, out, WIRE_NAME_MAX);
     assert_string_equal(out, "");
     for (size_t i = 0; i < 66; i++) {
         memcpy(in + 3 * i, "\xe2\x82\xac", 4);
     }
-    codec_name(in, out);
+    codec_clean(in, out, WIRE_NAME_MAX);
     assert_int_equal(strlen(out), 63); /* whole characters */
     Shoal__Frame f = golden_made(golden_hello);
     f.hello->name = out;
