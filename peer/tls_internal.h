@@ -21,9 +21,10 @@ enum {
     TLS_RECORD = 16384,           /* most plaintext bytes of one record */
     TLS_BLOCK = 4 * (16384 + 64), /* ciphertext block: four full records */
     TLS_READ = 64 * 1024,         /* one read from a socket */
-    TLS_WIRE_MAX = 512 * 1024,    /* ciphertext waiting in either direction */
-    TLS_QUANTUM = 128 * 1024,     /* plaintext each way before the next connection's turn */
-    TLS_FRAMES_MAX = 1024,        /* frames decrypted and not yet delivered */
+    TLS_READ_EARLY = 16 * 1024, /* the same before the handshake is done, and what may wait then */
+    TLS_WIRE_MAX = 512 * 1024,  /* ciphertext waiting in either direction */
+    TLS_QUANTUM = 128 * 1024,   /* plaintext each way before the next connection's turn */
+    TLS_FRAMES_MAX = 1024,      /* frames decrypted and not yet delivered */
     TLS_FLUSH_MS = 2000,
     TLS_SMALL = 8192, /* bytes that are not worth a change of thread */
 };

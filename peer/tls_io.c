@@ -12,12 +12,14 @@ enum { LINGER_BYTES = 4 << 20, SENDABLE_BLOCKS = 64, FLUSH_ROUNDS = 64 };
 
 static void on_alloc(uv_handle_t *h, size_t hint, uv_buf_t *buf)
 {
-    struct tls_pool *p = ((struct tls_conn *)h->data)->pool;
+    struct tls_conn *c = h->data;
+    struct tls_pool *p = c->pool;
     (void)hint;
     if (!p->rbuf) {
         p->rbuf = tls_block_new(TLS_READ);
     }
-    *buf = p->rbuf ? uv_buf_init((char *)p->rbuf->p, TLS_READ) : uv_buf_init(NULL, 0);
+    *buf = p->rbuf ? uv_buf_init((char *)p->rbuf->p, c->opened ? TLS_READ : TLS_READ_EARLY)
+                   : uv_buf_init(NULL, 0);
 }
 
 static void stop_reading(struct tls_conn *c)
@@ -56,7 +58,10 @@ static int pass_on(struct tls_conn *c, size_t n)
         tls_blocks_add(&c->sh.in, b);
         c->sh.in_bytes += b->cap;
     }
-    c->sh.in_stalled = c->sh.in_bytes >= TLS_WIRE_MAX;
+    /* A TLS 1.3 client is done before this side and may send much at once: what it sends waits in
+     * the kernel until the worker has seen the end of the handshake, and does not count before it.
+     */
+    c->sh.in_stalled = c->sh.in_bytes >= (c->opened ? TLS_WIRE_MAX : TLS_READ_EARLY);
     bool stop = c->sh.in_stalled, done = tls_worker_inline(c);
     if (!done) {
         tls_worker_ready(c);
