@@ -562,6 +562,7 @@ void lan_close(struct lan *l)
         return;
     }
     store_set_upstream(l->st, NULL);
+    store_origin_answer_to(l->st, NULL); /* nobody is in origin_data or origin_fail any more */
     run_late(l);
     pthread_mutex_destroy(&l->mu);
     pthread_mutex_destroy(&l->have_mu);

@@ -230,7 +230,7 @@ static void finish(struct store *st, struct incoming *in)
     int code = in->code;
     struct err e = in->err;
     st->s.peer_bytes += in->peer_bytes;
-    if (in->origin_bytes && !p) {
+    if (in->origin_bytes && !p && !code) {
         sink_count(st, in->origin_bytes);
     }
     if (!code && p) {

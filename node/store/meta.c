@@ -5,15 +5,13 @@
  *     absent <name>
  *     shard <size> <entity tag or -> <name>
  *     end <xxHash64 of all before, 16 hex digits> */
-#include "node/store/meta.h"
+#include "node/store/meta_inner.h"
 
 #include "node/store/chunk.h"
 #include "node/store/layout.h"
-#include "node/store/meta_list.h"
 #include "proto/base/clock.h"
 #include "proto/base/file.h"
 
-#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,24 +20,9 @@
 #include <unistd.h>
 
 #define PIECE_MAX ((size_t)256 << 20)
-#define META_FILE_MAX ((size_t)1 << 30)
-#define LIST_MAX ((size_t)16 << 20)
 #define BLOB_NAME "inventory.bin"
 
-struct meta {
-    char *cache_dir, *dir; /* NULL: nothing is kept */
-    char *address;
-    struct origin *o;
-    void (*log)(void *ctx, const char *line);
-    void *log_ctx;
-    pthread_mutex_t mu; /* what follows; not held while the origin is asked */
-    struct meta_list list;
-    bool dirty, trouble;
-    uint64_t saved; /* clock_ns */
-};
-
-static void say(struct meta *m, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static void say(struct meta *m, const char *fmt, ...)
+void meta_say(struct meta *m, const char *fmt, ...)
 {
     if (m->log) {
         char line[1000];
@@ -70,13 +53,13 @@ static int load_list(struct meta *m, struct err *e)
         return err_set(e, ERR_NOMEM, "out of memory");
     }
     struct buf b;
-    buf_init(&b, LIST_MAX);
+    buf_init(&b, META_LIST_MAX);
     struct err e1 = {0};
     int r = read_own(p, &b, &e1);
     if (r == ERR_NOTFOUND) {
         r = 0;
     } else if (r == ERR_DIGEST) {
-        say(m, "%s; the metadata are fetched anew", e1.msg);
+        meta_say(m, "%s; the metadata are fetched anew", e1.msg);
         r = 0;
     } else if (r) {
         if (e) {
@@ -85,7 +68,7 @@ static int load_list(struct meta *m, struct err *e)
     } else {
         r = meta_list_parse(&m->list, b.p, b.n, m->address, &e1);
         if (r && r != ERR_NOMEM) {
-            say(m, "%s: %s; the metadata are fetched anew", p, e1.msg);
+            meta_say(m, "%s: %s; the metadata are fetched anew", p, e1.msg);
             meta_list_free(&m->list);
             r = 0;
         }
@@ -103,7 +86,7 @@ static int save_list(struct meta *m, struct err *e)
         return 0;
     }
     struct buf b;
-    buf_init(&b, LIST_MAX);
+    buf_init(&b, META_LIST_MAX);
     char *p = layout_path("%s/origin.txt", m->dir);
     int r = p ? meta_list_write(&m->list, m->address, &b) : ERR_NOMEM;
     if (r) {
@@ -134,8 +117,8 @@ int meta_save(struct meta *m, struct err *e)
 }
 
 int meta_open(const char *cache_dir, const char *address, struct origin *o,
-              void (*log)(void *ctx, const char *line), void *log_ctx, struct meta **out,
-              struct err *e)
+              const struct store_meta_peers *peers, void (*log)(void *ctx, const char *line),
+              void *log_ctx, struct meta **out, struct err *e)
 {
     *out = NULL;
     struct meta *m = calloc(1, sizeof *m);
@@ -143,7 +126,14 @@ int meta_open(const char *cache_dir, const char *address, struct origin *o,
         free(m);
         return err_set(e, ERR_NOMEM, "out of memory");
     }
+    if (pthread_mutex_init(&m->serve_mu, NULL)) {
+        pthread_mutex_destroy(&m->mu);
+        free(m);
+        return err_set(e, ERR_NOMEM, "out of memory");
+    }
+    buf_init(&m->served, META_FILE_MAX);
     m->o = o;
+    m->peers = peers;
     m->log = log;
     m->log_ctx = log_ctx;
     m->address = strdup(address);
@@ -173,6 +163,10 @@ void meta_close(struct meta *m)
 {
     if (m) {
         meta_list_free(&m->list);
+        meta_list_free(&m->given);
+        buf_free(&m->served);
+        free(m->served_name);
+        pthread_mutex_destroy(&m->serve_mu);
         pthread_mutex_destroy(&m->mu);
         free(m->cache_dir);
         free(m->dir);
@@ -184,7 +178,7 @@ void meta_close(struct meta *m)
 /* ---- files in the cache ---- */
 
 /* Append a kept file. ERR_NOTFOUND: it is not kept, or not good any more (said in the log). */
-static int kept(struct meta *m, const char *name, struct buf *out, struct err *e)
+int meta_kept(struct meta *m, const char *name, struct buf *out, struct err *e)
 {
     uint8_t want[SHA256_SIZE], have[SHA256_SIZE];
     uint64_t size = 0;
@@ -215,8 +209,9 @@ static int kept(struct meta *m, const char *name, struct buf *out, struct err *e
             err_set(e, r, "%s has %zu bytes: %s", name, b.n, err_text(r));
         }
     } else {
-        say(m, "the cached metadata file %s is %s%s", p, r == ERR_NOTFOUND ? "missing" : "damaged",
-            m->o ? "; getting it anew" : "");
+        meta_say(m, "the cached metadata file %s is %s%s", p,
+                 r == ERR_NOTFOUND ? "missing" : "damaged",
+                 m->o || m->peers ? "; getting it anew" : "");
         r = ERR_NOTFOUND;
     }
     buf_free(&b);
@@ -262,18 +257,18 @@ static int put(struct meta *m, const char *name, const void *bytes, size_t n, bo
         }
     } else if (!m->trouble) {
         m->trouble = true;
-        say(m, "metadata cannot be kept for the next start: %s", e1.msg);
+        meta_say(m, "metadata cannot be kept for the next start: %s", e1.msg);
     }
     pthread_mutex_unlock(&m->mu);
     return 0; /* not being able to keep it does no harm now */
 }
 
-static int offline(const char *name, struct err *e)
+static int offline(const struct meta *m, const char *name, struct err *e)
 {
     return err_set(e, ERR_OFFLINE,
-                   "%s is not in the cache and the origin may not be asked (offline): run once "
+                   "%s is not in the cache%s and the origin may not be asked (offline): run once "
                    "without --offline to fetch it",
-                   name);
+                   name, m->peers ? ", no peer has it" : "");
 }
 
 int meta_read(struct meta *m, const char *name, struct buf *out, struct err *e)
@@ -284,14 +279,24 @@ int meta_read(struct meta *m, const char *name, struct buf *out, struct err *e)
     if (absent) {
         return err_set(e, ERR_NOTFOUND, "the model has no file %s", name);
     }
-    int r = kept(m, name, out, e);
+    int r = meta_kept(m, name, out, e);
     if (r != ERR_NOTFOUND) {
         return r;
     }
-    if (!m->o) {
-        return offline(name, e);
-    }
     size_t had = out->n;
+    r = meta_from_peers(m, name, out, e);
+    if (!r) {
+        return put(m, name, out->p + had, out->n - had, false, e);
+    }
+    pthread_mutex_lock(&m->mu);
+    absent = meta_list_find(&m->list, META_ABSENT, name) != NULL; /* peers may have said so */
+    pthread_mutex_unlock(&m->mu);
+    if (absent) {
+        return err_set(e, ERR_NOTFOUND, "the model has no file %s", name);
+    }
+    if (!m->o) {
+        return offline(m, name, e);
+    }
     r = origin_get_file(m->o, name, out, e);
     if (r == ERR_NOTFOUND) {
         struct meta_item it = {.kind = META_ABSENT};
@@ -306,7 +311,7 @@ int meta_read(struct meta *m, const char *name, struct buf *out, struct err *e)
 
 int meta_get_blob(struct meta *m, struct buf *out, struct err *e)
 {
-    int r = kept(m, BLOB_NAME, out, e);
+    int r = meta_kept(m, BLOB_NAME, out, e);
     return r == ERR_NOTFOUND ? err_set(e, r, "no inventory is kept") : r;
 }
 
@@ -357,11 +362,16 @@ static int src_read_range(void *ctx, const char *name, uint64_t off, void *p, si
         free(key);
         return err_set(e, r ? r : ERR_NOMEM, "%s: a header of %zu bytes", name, n);
     }
-    r = kept(m, key, &b, e);
+    r = meta_kept(m, key, &b, e);
     if (!r) {
         memcpy(p, b.p, n);
     } else if (r == ERR_NOTFOUND) {
-        r = m->o ? origin_get_range(m->o, name, off, p, n, e) : offline(name, e);
+        r = meta_from_peers(m, key, &b, e);
+        if (!r && b.n == n) {
+            memcpy(p, b.p, n);
+        } else {
+            r = m->o ? origin_get_range(m->o, name, off, p, n, e) : offline(m, name, e);
+        }
         if (!r) {
             r = put(m, key, p, n, false, e);
         }
@@ -376,6 +386,10 @@ static int src_file_size(void *ctx, const char *name, uint64_t *size, struct err
     struct meta *m = ctx;
     char etag[ORIGIN_ETAG_MAX];
     *size = UINT64_MAX;
+    if (meta_shard(m, name, size, etag)) {
+        return 0;
+    }
+    meta_ask_list(m);
     if (meta_shard(m, name, size, etag) || !m->o) {
         return 0;
     }

@@ -11,10 +11,11 @@
 
 struct meta; /* opaque */
 
-/* cache_dir NULL: everything comes from the origin each time. o NULL: offline. */
+/* cache_dir NULL: everything comes from the origin each time. o NULL: offline. peers (may be NULL)
+ * are asked before the origin. */
 int meta_open(const char *cache_dir, const char *address, struct origin *o,
-              void (*log)(void *ctx, const char *line), void *log_ctx, struct meta **out,
-              struct err *e);
+              const struct store_meta_peers *peers, void (*log)(void *ctx, const char *line),
+              void *log_ctx, struct meta **out, struct err *e);
 void meta_close(struct meta *m);
 
 /* For model_open; lives as long as m. */
@@ -30,5 +31,9 @@ bool meta_shard(struct meta *m, const char *name, uint64_t *size, char etag[ORIG
 void meta_learned(struct meta *m, const char *name, uint64_t size, const char *etag);
 /* Write origin.txt if something has changed. */
 int meta_save(struct meta *m, struct err *e);
+/* As store_meta_serve, for this address. */
+int meta_serve(struct meta *m, const char *name, uint64_t off, size_t n, struct buf *out,
+               uint64_t *total, struct err *e);
+uint64_t meta_peer_bytes(struct meta *m);
 
 #endif

@@ -128,8 +128,8 @@ static int open_tiers(struct store *st, struct err *e)
         r = open_origin(st, e);
     }
     if (!r) {
-        r = meta_open(st->cache_dir, st->model_path, st->origin, st->o.log, st->o.log_ctx,
-                      &st->meta, e);
+        r = meta_open(st->cache_dir, st->model_path, st->origin, st->o.meta, st->o.log,
+                      st->o.log_ctx, &st->meta, e);
     }
     if (!r) {
         r = open_cached_model(st, e);
@@ -287,6 +287,25 @@ int store_read_file(struct store *st, const char *name, struct buf *out, struct 
     return r;
 }
 
+void store_meta_scope(const char *address, uint8_t scope[SHA256_SIZE])
+{
+    size_t n = strlen(address);
+    while (n > 1 && address[n - 1] == '/') {
+        n--;
+    }
+    sha256(address, n, scope);
+}
+
+int store_meta_serve(struct store *st, const uint8_t scope[SHA256_SIZE], const char *name,
+                     uint64_t off, size_t n, struct buf *out, uint64_t *total, struct err *e)
+{
+    uint8_t own[SHA256_SIZE];
+    store_meta_scope(st->model_path, own);
+    return !st->meta || memcmp(own, scope, SHA256_SIZE) != 0
+               ? err_set(e, ERR_NOTFOUND, "this node works on another address")
+               : meta_serve(st->meta, name, off, n, out, total, e);
+}
+
 void store_get_stats(struct store *st, struct store_stats *out)
 {
     pthread_mutex_lock(&st->mu);
@@ -303,6 +322,9 @@ void store_get_stats(struct store *st, struct store_stats *out)
     }
     out->origin_rate = (double)bytes / 4.0;
     pthread_mutex_unlock(&st->mu);
+    if (st->meta) {
+        out->peer_bytes += meta_peer_bytes(st->meta);
+    }
     if (st->origin) {
         uint64_t b;
         origin_numbers(st->origin, &b, &out->retries);
