@@ -198,7 +198,9 @@ static void on_done(void *ctx, uint64_t id, const struct fetch_result *r)
     unsigned index = b->asked;
     b->done++;
     b->asked += next;
-    pthread_cond_signal(&b->cond);
+    if (b->done == b->asked) {
+        pthread_cond_signal(&b->cond);
+    }
     pthread_mutex_unlock(&b->mu);
     if (next && ask(b, LARGE, index, &e)) {
         fail(b, e.code, e.msg);
@@ -208,18 +210,13 @@ static void on_done(void *ctx, uint64_t id, const struct fetch_result *r)
 /* With the lock: until as many are done as were asked for. */
 static int wait_all(struct bench_mesh *b, struct err *e)
 {
-    unsigned seen = b->done;
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    t.tv_sec += WAIT_MS / 1000;
     while (!b->bad.code && b->done < b->asked) {
-        if (pthread_cond_timedwait(&b->cond, &b->mu, &t)) {
-            return err_set(e, ERR_TIMEOUT, "the mesh did not deliver within %d s", WAIT_MS / 1000);
-        }
-        if (b->done != seen) {
-            seen = b->done;
-            clock_gettime(CLOCK_REALTIME, &t);
-            t.tv_sec += WAIT_MS / 1000;
+        unsigned before = b->done;
+        struct timespec t;
+        clock_gettime(CLOCK_REALTIME, &t);
+        t.tv_sec += WAIT_MS / 1000;
+        if (pthread_cond_timedwait(&b->cond, &b->mu, &t) && b->done == before) {
+            return err_set(e, ERR_TIMEOUT, "the mesh delivered nothing for %d s", WAIT_MS / 1000);
         }
     }
     if (b->bad.code) {
