@@ -405,6 +405,8 @@ void lan_tick(struct lan *l)
 
 /* ---- metadata, for peers and from them ---- */
 
+#define LIST_NAME "origin.txt" /* on the wire: the list of files, "" to the store */
+
 int lan_meta_get(void *node, const char *name, uint64_t max, struct buf *out, struct err *e)
 {
     struct node *n = node;
@@ -420,7 +422,7 @@ int lan_meta_get(void *node, const char *name, uint64_t max, struct buf *out, st
     store_meta_scope(n->model, scope);
     size_t had = out->n;
     struct err e1 = {0};
-    int r = mesh_file(n->mesh, scope, name, max, META_FILE_MS, out, from, &e1);
+    int r = mesh_file(n->mesh, scope, *name ? name : LIST_NAME, max, META_FILE_MS, out, from, &e1);
     if (r) {
         out->n = had; /* nothing by halves */
         return err_set(e, ERR_NOTFOUND, "no peer gave it: %s", e1.msg);
@@ -444,11 +446,12 @@ static void file_run(struct pool_job *j)
     struct store *st = node_store_now(x->n);
     struct buf b;
     struct err e = {0};
+    const char *name = strcmp(r->name, LIST_NAME) ? r->name : "";
     buf_init(&b, WIRE_RAW_MAX);
     int code = !st ? ERR_NOTFOUND
                : r->n > WIRE_RAW_MAX
                    ? ERR_LIMIT
-                   : store_meta_serve(st, r->scope, r->name, r->off, r->n, &b, &r->total, &e);
+                   : store_meta_serve(st, r->scope, name, r->off, r->n, &b, &r->total, &e);
     if (!code) {
         r->p = (uint8_t *)buf_take(&b, &r->got);
     }
