@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * backend.h: what discovery needs of a responder: announce and browse on one interface, resolve,
- * withdraw. Two implementations: bonjour.c (dns_sd.h) and bus.c (in memory).
+ * withdraw. Two implementations: bonjour.c (dns_sd.h, behind bridge.c) and bus.c (in memory).
  *
  * Events come from the loop, never from inside a call of the ops. A handler may call no op but
  * `refresh`: what an event leads to happens later, from the loop. */
@@ -35,6 +35,8 @@ struct be_events {
     void (*found)(void *ctx, uint32_t ifindex, const struct be_found *f);
     void (*unresolved)(void *ctx, uint32_t ifindex, const char *instance, const char *text);
     void (*lost)(void *ctx, uint32_t ifindex, const char *instance); /* a goodbye */
+    /* Of a backend whose `later` is set: a start that was asked for has been done. */
+    void (*started)(void *ctx, uint32_t ifindex);
 };
 
 struct backend {
@@ -51,6 +53,7 @@ struct backend {
     void (*refresh)(struct backend *b, uint32_t ifindex, const char *instance);
     /* Withdraws all, closes its handles, calls `closed` from the loop and is gone. */
     void (*close)(struct backend *b, void (*closed)(void *ctx), void *ctx);
+    bool later; /* start only says that it is asked for: `started` or `failed` follows */
 };
 
 int bonjour_open(uv_loop_t *loop, const struct be_events *ev, void *ctx, struct backend **out,

@@ -5,13 +5,14 @@
  *
  * Every reference costs a connection to the daemon (and with Avahi a thread), so resolves and
  * address queries are short-lived and few at a time. The calls themselves are round trips to a
- * daemon on this machine.
+ * daemon on this machine, which may hang: all of this runs on a thread of its own (bridge.h).
  *
  * With Avahi an instance is added once for each of IPv4 and IPv6, so adds are counted. Callbacks
  * run inside DNSServiceProcessResult: the reference that is being processed is never deallocated
  * there. */
 #include "discovery/addr.h"
 #include "discovery/backend.h"
+#include "discovery/bridge.h"
 #include "discovery/ifs.h"
 #include "discovery/privacy.h"
 #include "discovery/txt.h"
@@ -552,14 +553,15 @@ static void be_close(struct backend *be, void (*closed)(void *ctx), void *ctx)
     uv_close((uv_handle_t *)&b->pump, pump_closed);
 }
 
-int bonjour_open(uv_loop_t *loop, const struct be_events *ev, void *ctx, struct backend **out,
-                 struct err *e)
+static int open_here(uv_loop_t *loop, const struct be_events *ev, void *ctx, struct backend **out,
+                     struct err *e)
 {
     struct bonjour *b = calloc(1, sizeof *b);
     if (!b) {
         return err_set(e, ERR_NOMEM, "out of memory");
     }
-    b->be = (struct backend){be_interfaces, be_start, be_stop, be_update, be_refresh, be_close};
+    b->be =
+        (struct backend){be_interfaces, be_start, be_stop, be_update, be_refresh, be_close, false};
     b->loop = loop;
     b->ev = *ev;
     b->ctx = ctx;
@@ -568,4 +570,10 @@ int bonjour_open(uv_loop_t *loop, const struct be_events *ev, void *ctx, struct 
     b->handles = 1;
     *out = &b->be;
     return 0;
+}
+
+int bonjour_open(uv_loop_t *loop, const struct be_events *ev, void *ctx, struct backend **out,
+                 struct err *e)
+{
+    return bridge_open(loop, open_here, ev, ctx, out, e);
 }

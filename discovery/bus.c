@@ -549,7 +549,8 @@ int bus_open(uv_loop_t *loop, struct disco_bus *bus, const char *host, const str
         return err_set(e, h ? ERR_NOMEM : ERR_NOTFOUND, "no machine %s on the bus",
                        host ? host : "(none)");
     }
-    n->be = (struct backend){be_interfaces, be_start, be_stop, be_update, be_refresh, be_close};
+    n->be =
+        (struct backend){be_interfaces, be_start, be_stop, be_update, be_refresh, be_close, false};
     n->bus = bus;
     n->host = h;
     n->ev = *ev;

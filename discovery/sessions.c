@@ -119,7 +119,8 @@ static void start(struct disco *d, struct ifstate *f, uint64_t now)
         went_wrong(d, f, now, code, e.msg);
         return;
     }
-    f->started = f->browsed = true;
+    f->started = true;
+    f->browsed = !d->be->later;
     for (size_t i = 0; i < d->t.n_sights; i++) {
         struct sight *s = d->t.sights[i];
         if (s->ifindex == f->net.index) {
@@ -320,6 +321,15 @@ static void registered(void *ctx, uint32_t ifindex, const char *name)
     core_soon(d);
 }
 
+static void started(void *ctx, uint32_t ifindex)
+{
+    struct disco *d = ctx;
+    struct ifstate *f = state_of(d, ifindex);
+    if (f && !d->closing && f->started && !f->broken) {
+        f->browsed = true;
+    }
+}
+
 static void failed(void *ctx, uint32_t ifindex, int code, const char *text)
 {
     struct disco *d = ctx;
@@ -417,4 +427,4 @@ static void lost(void *ctx, uint32_t ifindex, const char *instance)
     core_touch(d);
 }
 
-const struct be_events sessions_events = {registered, failed, found, unresolved, lost};
+const struct be_events sessions_events = {registered, failed, found, unresolved, lost, started};

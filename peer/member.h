@@ -12,8 +12,8 @@
 struct member {
     const char *home;          /* private copy */
     const struct identity *me; /* of the caller; outlives this */
-    unsigned lock_ms;          /* longest wait for the home's lock, then ERR_BUSY; 0: HOME_LOCK_MS */
-    bool in_group;             /* false: nothing below is set */
+    unsigned lock_ms; /* longest wait for the home's lock, then ERR_BUSY; 0: HOME_LOCK_MS */
+    bool in_group;    /* false: nothing below is set */
     struct key_id group;
     struct roster roster;           /* version 0 and empty when the file is gone */
     struct buf blob;                /* the roster as signed; empty with version 0 */

@@ -96,6 +96,26 @@ t 'a new address is found' within 15 sees 1 2 '10\.77\.0\.77:4002'
 t 'the old one is dropped' within 15 eval '! sees 1 2 "10\.77\.0\.2:4002"'
 lan_readdr 2 2
 
+# A daemon that hangs, and one that is gone: calls to it must not hold this program up.
+hang() { for p in $(lan_pids "$1" avahi-daemon); do kill "-$2" "$p"; done; }
+hang 1 STOP
+kill -USR2 "${pid[1]}" # asleep and awake again: withdrawn and announced, which hangs
+sleep .3
+kill -USR2 "${pid[1]}"
+t 'avahi hangs: it says so' within 15 logged 1 'Bonjour does not answer' 2
+t 'and answers why meanwhile' why 1 'it hangs'
+hang 1 CONT
+t 'avahi goes on' within 40 logged 1 'Bonjour answers again' 2
+t 'all are there' within 20 all_see 1 2 3
+hang 3 STOP
+kill -USR2 "${pid[3]}" # withdraws, which hangs
+stop 3
+t 'ends in time while avahi hangs' within 3 grep -q '^closed' "$LAN_DIR/n3"
+hang 3 CONT
+t 'its goodbye comes late' within 15 eval 'gone 1 3 && gone 2 3'
+start 3
+t 'back from the hang' within 15 all_see 1 2 3
+
 lan_cut 1
 t 'cable pulled: interface down' within 8 logged 1 'eth0: down' 1
 t 'its peers are gone' within 3 eval 'gone 1 2 && gone 1 3'

@@ -45,9 +45,10 @@ static int child(char **argv)
     k.home = argv[0];
     kit_store_open(&k.store, false);
     kit_opts_for(&k);
-    k.o.listen_port = atoi(argv[1]);
-    if (atoi(argv[2])) {
-        kit_static(&k, atoi(argv[2]));
+    k.o.listen_port = (int)strtol(argv[1], NULL, 10);
+    int peer = (int)strtol(argv[2], NULL, 10);
+    if (peer) {
+        kit_static(&k, peer);
     }
     if (mesh_open(&k.o, &k.m, &e)) {
         fprintf(stderr, "child: %s\n", e.msg);
@@ -87,7 +88,7 @@ static void start(struct other *b, int peer_port)
     ssize_t n = read(p[0], line, sizeof line - 1);
     close(p[0]);
     assert_true(n > 1);
-    b->port = atoi(line);
+    b->port = (int)strtol(line, NULL, 10);
 }
 
 static void end(struct other *b, int sig)
