@@ -83,6 +83,7 @@ struct disk_file {
     struct chunk_sum *sums; /* [chunks of the object] */
     struct digest *digest;  /* set by disk_digest */
     int result;             /* of disk_publish */
+    uint8_t *proven;        /* bits, disk_begin_loose: chunks with a record */
     /* private */
     int fd, rec_fd;
     uint64_t reserved;
@@ -96,10 +97,16 @@ int disk_begin(struct disk *d, uint32_t id, uint8_t *ram, struct disk_file **out
 /* Chunk f->done, whose sum the caller has computed. */
 int disk_chunk(struct disk *d, struct disk_file *f, const void *p, size_t n,
                const struct chunk_sum *s, struct err *e);
-/* For chunks that come in any order, of which nothing is taken up after a death. */
+/* For chunks that come in any order and from anybody. Those of our own download (`proven`) get a
+ * record, and a later disk_begin or disk_begin_loose takes them up; others are of no use before all
+ * are there. */
 int disk_begin_loose(struct disk *d, uint32_t id, struct disk_file **out, struct err *e);
 int disk_chunk_at(struct disk *d, struct disk_file *f, uint32_t chunk, const void *p, size_t n,
-                  const struct chunk_sum *s, struct err *e);
+                  const struct chunk_sum *s, bool proven, struct err *e);
+/* A proven chunk of an earlier time: verified, with its SHA-256. False: there is none (any more).
+ */
+bool disk_proven(struct disk *d, struct disk_file *f, uint32_t chunk, uint8_t *p,
+                 uint8_t sha[SHA256_SIZE]);
 /* All chunks are there: compute the digest (which rests on b) and compare it with the one on
  * record. One that rests on less gives way, and its file with it. ERR_DIGEST: the bytes differ from
  * what this object was when it was first fetched. */

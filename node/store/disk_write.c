@@ -36,6 +36,7 @@ void disk_free(struct disk *d, struct disk_file *f)
     }
     unreserve(d, f);
     free(f->sums);
+    free(f->proven);
     free(f->digest);
     free(f);
 }
@@ -71,6 +72,21 @@ static void take_up(struct disk *d, struct disk_file *f, const char *part, uint8
     }
 }
 
+/* Which chunks have a record; their bytes are looked at when they are used. */
+static void read_records(struct disk_file *f, uint32_t n)
+{
+    uint8_t rec[SESSION_RECORD];
+    for (uint32_t i = 0; i < n; i++) {
+        if (pread(f->rec_fd, rec, sizeof rec, (off_t)i * (off_t)sizeof rec) !=
+            (ssize_t)sizeof rec) {
+            return;
+        }
+        if (session_get_record(rec, i, &f->sums[i])) {
+            f->proven[i / 8] |= (uint8_t)(1u << i % 8);
+        }
+    }
+}
+
 static int begin(struct disk *d, uint32_t id, bool loose, uint8_t *ram, struct disk_file **out,
                  struct err *e)
 {
@@ -82,17 +98,18 @@ static int begin(struct disk *d, uint32_t id, bool loose, uint8_t *ram, struct d
         f->fd = f->rec_fd = -1;
         f->id = id;
         f->sums = calloc(n ? n : 1, sizeof *f->sums);
+        f->proven = calloc(n / 8 + 1, 1);
     }
     char *part = session_part(d->session, id), *rec = session_rec(d->session, id);
     int r = 0;
-    if (!f || !f->sums || !part || !rec) {
+    if (!f || !f->sums || !f->proven || !part || !rec) {
         r = err_set(e, ERR_NOMEM, "out of memory");
     }
     bool partial = false;
     if (!r) {
         pthread_mutex_lock(&d->mu);
         struct disk_item *it = &d->it[id];
-        partial = it->partial && !loose;
+        partial = it->partial;
         it->partial = false;
         d->partial_bytes -= it->partial_bytes;
         it->partial_bytes = 0;
@@ -107,8 +124,6 @@ static int begin(struct disk *d, uint32_t id, bool loose, uint8_t *ram, struct d
         f->fd = open(part, flags, 0600);
         if (f->fd < 0) {
             r = err_sys(e, errno, "cannot create %s", part);
-        } else if (loose) {
-            unlink(rec);
         } else {
             f->rec_fd = open(rec, flags, 0600);
             if (f->rec_fd < 0) {
@@ -116,7 +131,9 @@ static int begin(struct disk *d, uint32_t id, bool loose, uint8_t *ram, struct d
             }
         }
     }
-    if (!r && partial && f->rec_fd >= 0) {
+    if (!r && partial && loose) {
+        read_records(f, n);
+    } else if (!r && partial) {
         take_up(d, f, part, ram);
     }
     if (r && f) {
@@ -145,19 +162,56 @@ int disk_begin_loose(struct disk *d, uint32_t id, struct disk_file **out, struct
     return begin(d, id, true, NULL, out, e);
 }
 
+static bool has_record(const struct disk_file *f, uint32_t i)
+{
+    return f->proven[i / 8] >> i % 8 & 1;
+}
+
+static int put_record(struct disk_file *f, uint32_t i, const struct chunk_sum *s, const char *name,
+                      struct err *e)
+{
+    uint8_t rec[SESSION_RECORD] = {0}, bit = (uint8_t)(1u << i % 8);
+    if (s) {
+        session_put_record(rec, i, s);
+    }
+    f->proven[i / 8] = (uint8_t)(s ? f->proven[i / 8] | bit : f->proven[i / 8] & ~bit);
+    return file_pwrite(f->rec_fd, name, rec, sizeof rec, (uint64_t)i * sizeof rec, e);
+}
+
 int disk_chunk_at(struct disk *d, struct disk_file *f, uint32_t chunk, const void *p, size_t n,
-                  const struct chunk_sum *s, struct err *e)
+                  const struct chunk_sum *s, bool proven, struct err *e)
 {
     char *part = session_part(d->session, f->id);
     if (!part) {
         return err_set(e, ERR_NOMEM, "out of memory");
     }
-    int r = file_pwrite(f->fd, part, p, n, (uint64_t)chunk * CHUNK_SIZE, e);
+    /* no record stands beside bytes that are not its own, at no time */
+    int r = has_record(f, chunk) ? put_record(f, chunk, NULL, part, e) : 0;
+    if (!r) {
+        r = file_pwrite(f->fd, part, p, n, (uint64_t)chunk * CHUNK_SIZE, e);
+    }
+    if (!r && proven) {
+        r = put_record(f, chunk, s, part, e);
+    }
     free(part);
     if (!r) {
         f->sums[chunk] = *s;
     }
     return r;
+}
+
+bool disk_proven(struct disk *d, struct disk_file *f, uint32_t chunk, uint8_t *p,
+                 uint8_t sha[SHA256_SIZE])
+{
+    size_t n = chunk_len(model_object(d->o.m, f->id)->size, chunk);
+    struct err e;
+    if (!has_record(f, chunk) ||
+        file_pread(f->fd, "an unfinished file", p, n, (uint64_t)chunk * CHUNK_SIZE, &e) ||
+        chunk_xxh(p, n) != f->sums[chunk].xxh) {
+        return false;
+    }
+    sha256(p, n, sha);
+    return memcmp(sha, f->sums[chunk].sha, SHA256_SIZE) == 0;
 }
 
 int disk_chunk(struct disk *d, struct disk_file *f, const void *p, size_t n,
@@ -374,14 +428,16 @@ void disk_abandon(struct disk *d, struct disk_file *f, bool keep)
     if (!f) {
         return;
     }
-    uint32_t id = f->id, done = f->done;
-    bool rec = f->rec_fd >= 0;
+    uint32_t id = f->id, n = chunk_count(model_object(d->o.m, id)->size), kept = f->done;
+    for (uint32_t i = f->done; i < n; i++) {
+        kept += has_record(f, i);
+    }
     disk_free(d, f);
-    if (keep && rec && done) {
+    if (keep && kept) {
         pthread_mutex_lock(&d->mu);
         struct disk_item *it = &d->it[id];
         it->partial = true;
-        it->partial_bytes = (uint64_t)done * CHUNK_SIZE;
+        it->partial_bytes = (uint64_t)kept * CHUNK_SIZE;
         d->partial_bytes += it->partial_bytes;
         pthread_mutex_unlock(&d->mu);
     } else {

@@ -196,8 +196,8 @@ void sink_resume(struct store *st, struct entry *en);
 void sink_raise(struct store *st, struct entry *en);
 bool sink_cancel(struct store *st, struct entry *en);
 void sink_count(struct store *st, uint64_t bytes); /* with mu: origin bytes, for the rate */
-/* All bytes are here, in the entry's slot, in *f (taken unless it stays for the caller to abandon)
- * or both; en->from says whence. With mu, which is released and retaken. */
+/* All bytes are here, in the entry's slot, in *f (taken; NULL afterwards) or both; en->from says
+ * whence. With mu, which is released and retaken. */
 void sink_complete(struct store *st, struct entry *en, struct disk_file **f,
                    const struct chunk_sum *sums, enum basis b);
 

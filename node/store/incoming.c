@@ -15,67 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum item_kind { IT_CHUNK, IT_PUT_END, IT_DONE };
-
-struct item {
-    struct item *next;
-    enum item_kind kind;
-    struct incoming *in;
-    struct storage_put *put;
-    uint32_t chunk;
-    size_t n;
-    uint8_t *copy; /* NULL: the bytes are in the slot */
-    uint8_t sha[SHA256_SIZE];
-};
-
-struct storage_put {
-    struct incoming *in;
-    uint64_t size;
-    uint32_t n, have;      /* chunks; those that have come */
-    struct ram_slot *slot; /* the entry's, or NULL */
-    bool use_disk;
-    uint8_t *came; /* [n] */
-    bool ended, ok;
-    int code; /* the writer cannot go on; with takers.mu */
-    struct err err;
-    enum basis b;
-    uint8_t object[SHA256_SIZE];
-    /* the writer's */
-    struct disk_file *f;
-    struct chunk_sum *sums; /* [n] */
-    bool begun;
-    struct item end; /* so that ending needs no memory */
-};
-
-/* One request to the upstream; store.mu guards it. */
-struct incoming {
-    struct store *st;
-    struct entry *en;
-    uint32_t id;
-    uint64_t up_no;
-    struct storage_put *put;
-    bool cancelled, again; /* the upstream was told so; and it is wanted all the same */
-    bool done, late;       /* late: the writer waits for the end of the put */
-    int code;
-    struct err err;
-    uint64_t peer_bytes, origin_bytes;
-    struct item over;
-};
-
-struct takers {
-    pthread_t thread;
-    bool started;
-    pthread_mutex_t mu; /* what follows */
-    pthread_cond_t work, room;
-    struct item *head, *tail;
-    uint64_t queued; /* bytes of copies */
-    bool stop;
-};
-
 /* ---- the queue ---- */
 
-/* With takers.mu. */
-static void push(struct takers *t, struct item *it)
+void in_push(struct takers *t, struct in_item *it)
 {
     it->next = NULL;
     *(t->head ? &t->tail->next : &t->head) = it;
@@ -83,16 +25,23 @@ static void push(struct takers *t, struct item *it)
     pthread_cond_signal(&t->work);
 }
 
-static void put_free(struct store *st, struct storage_put *p)
+void in_put_free(struct store *st, struct storage_put *p)
 {
     if (p) {
         if (p->f) {
-            disk_abandon(st->disk, p->f, false);
+            disk_abandon(st->disk, p->f, true);
         }
         free(p->came);
         free(p->sums);
         free(p);
     }
+}
+
+static void in_free(struct incoming *in)
+{
+    free(in->own);
+    free(in->has_own);
+    free(in);
 }
 
 /* ---- the writer ---- */
@@ -119,9 +68,8 @@ static void no_file(struct store *st, struct storage_put *p, struct err *e)
     }
 }
 
-static void write_chunk(struct store *st, struct item *it)
+static void open_file(struct store *st, struct storage_put *p)
 {
-    struct storage_put *p = it->put;
     struct err e = {0};
     if (!p->begun) {
         p->begun = true;
@@ -129,12 +77,30 @@ static void write_chunk(struct store *st, struct item *it)
             no_file(st, p, &e);
         }
     }
+}
+
+static bool is_own(struct store *st, const struct in_item *it)
+{
+    const struct incoming *in = it->in;
+    uint32_t i = it->chunk;
+    pthread_mutex_lock(&st->mu);
+    bool r = in->own && (in->has_own[i / 8] >> i % 8 & 1) &&
+             memcmp(in->own[i], it->sha, SHA256_SIZE) == 0;
+    pthread_mutex_unlock(&st->mu);
+    return r;
+}
+
+static void write_chunk(struct store *st, struct in_item *it)
+{
+    struct storage_put *p = it->put;
+    struct err e = {0};
+    open_file(st, p);
     uint8_t *at = p->slot ? p->slot->p + (size_t)it->chunk * CHUNK_SIZE : NULL;
     const uint8_t *bytes = it->copy ? it->copy : at;
     struct chunk_sum *s = &p->sums[it->chunk];
     memcpy(s->sha, it->sha, SHA256_SIZE);
     s->xxh = chunk_xxh(bytes, it->n);
-    if (p->f && disk_chunk_at(st->disk, p->f, it->chunk, bytes, it->n, s, &e)) {
+    if (p->f && disk_chunk_at(st->disk, p->f, it->chunk, bytes, it->n, s, is_own(st, it), &e)) {
         no_file(st, p, &e);
     }
     if (it->copy && at) {
@@ -217,7 +183,6 @@ static void not_brought(struct store *st, struct incoming *in, int code, struct 
 /* The request is over. Without mu. */
 static void finish(struct store *st, struct incoming *in)
 {
-    struct disk_file *left = NULL;
     pthread_mutex_lock(&st->mu);
     struct storage_put *p = in->put;
     if (p && !p->ended) {
@@ -225,14 +190,8 @@ static void finish(struct store *st, struct incoming *in)
         pthread_mutex_unlock(&st->mu);
         return;
     }
-    struct entry *en = in->en;
-    en->in = NULL;
     int code = in->code;
     struct err e = in->err;
-    st->s.peer_bytes += in->peer_bytes;
-    if (in->origin_bytes && !p && !code) {
-        sink_count(st, in->origin_bytes);
-    }
     if (!code && p) {
         pthread_mutex_lock(&st->in->mu);
         code = p->code;
@@ -244,22 +203,30 @@ static void finish(struct store *st, struct incoming *in)
         code = err_set(&e, ERR_DIGEST, "%s: its chunks do not make the digest that was stated",
                        model_object_name(st->m, in->id, name, sizeof name));
     }
+    if (code && p) { /* its file must be out of the way of the next request */
+        in->put = NULL;
+        pthread_mutex_unlock(&st->mu);
+        in_put_free(st, p);
+        p = NULL;
+        pthread_mutex_lock(&st->mu);
+    }
+    struct entry *en = in->en;
+    en->in = NULL;
+    st->s.peer_bytes += in->peer_bytes;
     if (code) {
         not_brought(st, in, code, &e);
     } else if (!p) {
+        sink_count(st, in->origin_bytes);
         published_elsewhere(st, in);
     } else {
-        left = p->f;
+        struct disk_file *left = p->f;
         p->f = NULL;
         en->from = (uint8_t)source(in);
         sink_complete(st, en, &left, p->sums, p->b);
     }
     pthread_mutex_unlock(&st->mu);
-    if (left) {
-        disk_abandon(st->disk, left, false);
-    }
-    put_free(st, p);
-    free(in);
+    in_put_free(st, p);
+    in_free(in);
     eng_sweep(st);
 }
 
@@ -275,14 +242,14 @@ static void put_over(struct store *st, struct storage_put *p)
     bool late = in->late;
     pthread_mutex_unlock(&st->mu);
     if (!p->ok) {
-        put_free(st, p);
+        in_put_free(st, p);
     }
     if (late) {
         finish(st, in);
     }
 }
 
-static void chunk_came(struct store *st, struct item *it)
+static void chunk_came(struct store *st, struct in_item *it)
 {
     struct takers *t = st->in;
     pthread_mutex_lock(&t->mu);
@@ -307,14 +274,19 @@ static void *writer_main(void *arg)
     struct takers *t = st->in;
     pthread_mutex_lock(&t->mu);
     while (t->head || !t->stop) {
-        struct item *it = t->head;
+        struct in_item *it = t->head;
         if (!it) {
             pthread_cond_wait(&t->work, &t->mu);
             continue;
         }
         t->head = it->next;
         pthread_mutex_unlock(&t->mu);
-        if (it->kind == IT_PUT_END) {
+        if (it->kind == IT_OPEN) {
+            open_file(st, it->put);
+        } else if (it->kind == IT_CALL) {
+            it->call(it->ctx, it->put->f);
+            free(it);
+        } else if (it->kind == IT_PUT_END) {
             put_over(st, it->put); /* the item is part of what may go with it, likewise below */
         } else if (it->kind == IT_DONE) {
             finish(st, it->in);
@@ -410,10 +382,10 @@ void store_upstream_done(struct store *st, uint32_t id, const struct store_upstr
     }
     in->peer_bytes = r->peer_bytes;
     in->origin_bytes = r->origin_bytes;
-    in->over = (struct item){.kind = IT_DONE, .in = in};
+    in->over = (struct in_item){.kind = IT_DONE, .in = in};
     struct takers *t = st->in;
     pthread_mutex_lock(&t->mu);
-    push(t, &in->over);
+    in_push(t, &in->over);
     pthread_mutex_unlock(&t->mu);
     pthread_mutex_unlock(&st->mu);
 }
@@ -433,8 +405,8 @@ void in_stop(struct store *st)
     for (uint32_t id = 0; id < st->n_ent; id++) { /* requests that were never ended */
         struct incoming *in = st->ent[id].in;
         if (in) {
-            put_free(st, in->put);
-            free(in);
+            in_put_free(st, in->put);
+            in_free(in);
             st->ent[id].in = NULL;
         }
     }
@@ -443,155 +415,4 @@ void in_stop(struct store *st)
     pthread_mutex_destroy(&t->mu);
     free(t);
     st->in = NULL;
-}
-
-/* ---- chunks: on the upstream's thread ---- */
-
-/* Where the bytes go. With mu, which may be released and retaken. */
-static int destination(struct store *st, struct entry *en, struct storage_put *p, struct err *e)
-{
-    char name[128];
-    p->use_disk = st->disk && !en->no_disk;
-    if (en->want_ram || !p->use_disk) {
-        p->slot = eng_slot(st, en);
-    }
-    if (p->slot || p->use_disk) {
-        return 0;
-    }
-    return en->waiters ? err_set(e, ERR_NOMEM, "no memory for the %llu bytes of %s",
-                                 (unsigned long long)p->size,
-                                 model_object_name(st->m, p->in->id, name, sizeof name))
-                       : err_set(e, ERR_CANCELLED, "no room for what is only a hint");
-}
-
-int in_put_begin(struct store *st, uint32_t id, uint64_t size, struct storage_put **out,
-                 struct err *e)
-{
-    char name[128];
-    *out = NULL;
-    struct storage_put *p = calloc(1, sizeof *p);
-    uint32_t n = chunk_count(eng_object(st, id)->size);
-    if (p) {
-        p->n = n;
-        p->size = size;
-        p->came = calloc(n ? n : 1, 1);
-        p->sums = calloc(n ? n : 1, sizeof *p->sums);
-    }
-    if (!p || !p->came || !p->sums) {
-        put_free(st, p);
-        return err_set(e, ERR_BUSY, "out of memory");
-    }
-    int r = 0;
-    pthread_mutex_lock(&st->mu);
-    struct entry *en = &st->ent[id];
-    struct incoming *in = en->in;
-    if (!in || in->done || st->closing) {
-        r = err_set(e, ERR_NOTFOUND, "%s is not asked for",
-                    model_object_name(st->m, id, name, sizeof name));
-    } else if (size != eng_object(st, id)->size) {
-        r = err_set(e, ERR_FORMAT, "%s has another size",
-                    model_object_name(st->m, id, name, sizeof name));
-    } else {
-        pthread_mutex_lock(&st->in->mu);
-        bool full = st->in->queued > STORE_PUT_MAX;
-        pthread_mutex_unlock(&st->in->mu);
-        if (full || in->put) {
-            r = err_set(e, ERR_BUSY, "the cache is being written");
-        }
-    }
-    if (!r) {
-        p->in = in;
-        in->put = p;
-        r = destination(st, en, p, e);
-        if (r) {
-            in->put = NULL;
-        }
-        if (r && in->late) { /* its end waits for that of the put */
-            pthread_mutex_lock(&st->in->mu);
-            push(st->in, &in->over);
-            pthread_mutex_unlock(&st->in->mu);
-        }
-    }
-    pthread_mutex_unlock(&st->mu);
-    eng_sweep(st);
-    if (r) {
-        put_free(st, p);
-        return r;
-    }
-    *out = p;
-    return 0;
-}
-
-int in_put_chunk(struct store *st, struct storage_put *p, uint32_t chunk, const uint8_t *bytes,
-                 size_t n, const uint8_t sha[SHA256_SIZE], struct err *e)
-{
-    struct takers *t = st->in;
-    if (chunk >= p->n || n != chunk_len(p->size, chunk)) {
-        return err_set(e, ERR_ARG, "no such chunk");
-    }
-    struct item *it = calloc(1, sizeof *it);
-    if (!it) {
-        return err_set(e, ERR_NOMEM, "out of memory");
-    }
-    *it = (struct item){.kind = IT_CHUNK, .in = p->in, .put = p, .chunk = chunk, .n = n};
-    memcpy(it->sha, sha, SHA256_SIZE);
-    bool direct = p->slot && !p->came[chunk];
-    if (direct) { /* nobody else looks at these bytes of the slot yet */
-        memcpy(p->slot->p + (size_t)chunk * CHUNK_SIZE, bytes, n);
-    } else {
-        it->copy = malloc(n);
-        if (!it->copy) {
-            free(it);
-            return err_set(e, ERR_NOMEM, "out of memory");
-        }
-        memcpy(it->copy, bytes, n);
-    }
-    pthread_mutex_lock(&t->mu);
-    while (it->copy && t->queued + n > STORE_PUT_MAX && !p->code && !t->stop) {
-        pthread_cond_wait(&t->room, &t->mu); /* the disk is slower than the network */
-    }
-    int r = p->code;
-    if (r && e) {
-        *e = p->err;
-    } else if (t->stop) {
-        r = err_set(e, ERR_CANCELLED, "the store is being closed");
-    }
-    if (!r) {
-        t->queued += it->copy ? n : 0;
-        push(t, it);
-    }
-    pthread_mutex_unlock(&t->mu);
-    if (r) {
-        free(it->copy);
-        free(it);
-        return r;
-    }
-    p->have += !p->came[chunk];
-    p->came[chunk] = 1;
-    return 0;
-}
-
-int in_put_end(struct store *st, struct storage_put *p, int code, enum basis b,
-               const uint8_t object[SHA256_SIZE], struct err *e)
-{
-    struct takers *t = st->in;
-    if (!code && p->have != p->n) {
-        code = err_set(e, ERR_FORMAT, "%u of %u chunks have come", p->have, p->n);
-    }
-    pthread_mutex_lock(&t->mu);
-    if (!code && p->code) {
-        code = p->code;
-        if (e) {
-            *e = p->err;
-        }
-    }
-    p->ok = !code;
-    p->b = b;
-    if (!code) {
-        memcpy(p->object, object, SHA256_SIZE);
-    }
-    p->end = (struct item){.kind = IT_PUT_END, .in = p->in, .put = p};
-    push(t, &p->end);
-    pthread_mutex_unlock(&t->mu);
-    return code;
 }

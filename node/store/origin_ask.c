@@ -3,6 +3,8 @@
 #include "node/store/engine.h"
 
 #include "node/store/chunk.h"
+#include "node/store/disk.h"
+#include "node/store/incoming.h"
 #include "node/store/origin.h"
 #include "node/store/sync.h"
 
@@ -14,6 +16,7 @@ struct ask {
     struct ask *next, *prev;
     struct store *st;
     uint64_t id, size; /* the object's size */
+    uint32_t obj, end; /* the object; behind the last chunk */
     uint32_t chunk;    /* the one that is coming */
     uint8_t *p;        /* its bytes so far, NULL: none */
     size_t n;
@@ -95,26 +98,32 @@ static void call_end(struct asks *a)
     pthread_mutex_unlock(&a->mu);
 }
 
-static void chunk_done(struct asks *a, struct ask *k)
+/* p becomes theirs. */
+static void give(struct asks *a, struct ask *k, uint32_t chunk, uint8_t *p, size_t n,
+                 const uint8_t sha[SHA256_SIZE])
 {
-    struct store *st = k->st;
-    uint8_t sha[SHA256_SIZE];
-    sha256(k->p, k->n, sha);
-    pthread_mutex_lock(&st->mu);
-    sink_count(st, k->n);
-    pthread_mutex_unlock(&st->mu);
-    uint8_t *p = k->p;
-    size_t n = k->n;
-    k->p = NULL;
-    k->n = 0;
     struct store_origin_answers to;
+    in_own(k->st, k->obj, chunk, sha);
     if (call_begin(a, k, &to)) {
-        to.data(to.ctx, k->id, k->chunk, p, n, sha); /* p is theirs */
+        to.data(to.ctx, k->id, chunk, p, n, sha);
         call_end(a);
     } else {
         free(p);
     }
-    k->chunk++;
+}
+
+static void chunk_done(struct asks *a, struct ask *k)
+{
+    struct store *st = k->st;
+    uint8_t sha[SHA256_SIZE], *p = k->p;
+    size_t n = k->n;
+    sha256(p, n, sha);
+    pthread_mutex_lock(&st->mu);
+    sink_count(st, n);
+    pthread_mutex_unlock(&st->mu);
+    k->p = NULL;
+    k->n = 0;
+    give(a, k, k->chunk++, p, n, sha);
 }
 
 static int on_data(struct origin_part *part, const void *bytes, size_t n, struct err *e)
@@ -141,29 +150,113 @@ static int on_data(struct origin_part *part, const void *bytes, size_t n, struct
     return 0;
 }
 
-static void forget(struct asks *a, struct ask *k)
+static void add(struct asks *a, struct ask *k)
+{
+    pthread_mutex_lock(&a->mu);
+    k->prev = NULL;
+    k->next = a->head;
+    if (k->next) {
+        k->next->prev = k;
+    }
+    a->head = k;
+    pthread_mutex_unlock(&a->mu);
+}
+
+/* With `others` nothing more comes for its id. */
+static void forget(struct asks *a, struct ask *k, bool others)
 {
     pthread_mutex_lock(&a->mu);
     *(k->prev ? &k->prev->next : &a->head) = k->next;
     if (k->next) {
         k->next->prev = k->prev;
     }
+    for (struct ask *o = a->head; o && others; o = o->next) {
+        o->cancelled = o->cancelled || o->id == k->id;
+    }
     pthread_mutex_unlock(&a->mu);
+}
+
+static void fails(struct asks *a, struct ask *k, const struct err *e)
+{
+    struct store_origin_answers to;
+    bool say = call_begin(a, k, &to);
+    forget(a, k, say);
+    if (say) {
+        to.fail(to.ctx, k->id, origin_pause_ms(k->st->origin), e);
+        call_end(a);
+    }
 }
 
 static void on_done(struct origin_part *part, int code, const struct err *e)
 {
     struct ask *k = part->user;
-    struct store *st = k->st;
-    struct asks *a = st->asks;
-    struct store_origin_answers to;
-    bool say = code && call_begin(a, k, &to);
-    forget(a, k);
-    if (say) {
-        to.fail(to.ctx, k->id, origin_pause_ms(st->origin), e);
-        call_end(a);
+    struct asks *a = k->st->asks;
+    if (code) {
+        fails(a, k, e);
+    } else {
+        forget(a, k, false);
     }
     free(k->p);
+    free(k);
+}
+
+/* Chunks k->chunk .. k->end - 1 of the origin. */
+static void submit(struct ask *k)
+{
+    const struct model_object *o = eng_object(k->st, k->obj);
+    uint64_t off = (uint64_t)k->chunk * CHUNK_SIZE, end = (uint64_t)k->end * CHUNK_SIZE;
+    end = end < o->size ? end : o->size;
+    k->part.off = o->offset + off;
+    k->part.size = end - off;
+    origin_submit(k->st->origin, &k->part);
+}
+
+/* The origin is asked for chunks from .. to - 1 of k only. */
+static bool submit_part(struct asks *a, const struct ask *k, uint32_t from, uint32_t to)
+{
+    struct ask *part = malloc(sizeof *part);
+    if (part) {
+        pthread_mutex_lock(&a->mu);
+        *part = *k;
+        pthread_mutex_unlock(&a->mu);
+        part->chunk = from;
+        part->end = to;
+        part->part.user = part;
+        part->part.name = part->name;
+        add(a, part);
+        submit(part);
+    }
+    return part != NULL;
+}
+
+/* On the writer's thread: what an earlier start has left of the object is not asked for again. */
+static void from_partial(void *ctx, struct disk_file *f)
+{
+    struct ask *k = ctx;
+    struct store *st = k->st;
+    struct asks *a = st->asks;
+    uint32_t from = k->chunk; /* missing so far */
+    bool ok = true;
+    for (uint32_t i = k->chunk; i < k->end && ok && wanted(a, k); i++) {
+        uint8_t sha[SHA256_SIZE], *p = f ? malloc(CHUNK_SIZE) : NULL;
+        if (!p || !disk_proven(st->disk, f, i, p, sha)) {
+            free(p);
+            continue;
+        }
+        ok = from == i || submit_part(a, k, from, i);
+        from = i + 1;
+        give(a, k, i, p, chunk_len(k->size, i), sha);
+    }
+    if (ok && from < k->end && wanted(a, k)) {
+        ok = submit_part(a, k, from, k->end);
+    }
+    if (ok) {
+        forget(a, k, false);
+    } else {
+        struct err e = {0};
+        err_set(&e, ERR_NOMEM, "%s: out of memory", k->name);
+        fails(a, k, &e);
+    }
     free(k);
 }
 
@@ -209,34 +302,28 @@ int store_origin_get(struct store *st, uint64_t id, struct object_key key, uint3
     }
     k->st = st;
     k->id = id;
+    k->obj = obj;
     k->size = o->size;
     k->chunk = first;
+    k->end = first + n;
     model_object_name(st->m, obj, k->name, sizeof k->name);
-    uint64_t off = (uint64_t)first * CHUNK_SIZE, end = (uint64_t)(first + n) * CHUNK_SIZE;
-    end = end < o->size ? end : o->size;
     k->part = (struct origin_part){.user = k,
                                    .name = k->name,
                                    .file = st->shard_file[o->shard],
-                                   .off = o->offset + off,
-                                   .size = end - off,
                                    .prio = (uint8_t)prio,
                                    .data = on_data,
                                    .done = on_done};
     pthread_mutex_lock(&a->mu);
     bool to = a->to.data != NULL;
-    if (to) {
-        k->next = a->head;
-        if (k->next) {
-            k->next->prev = k;
-        }
-        a->head = k;
-    }
     pthread_mutex_unlock(&a->mu);
     if (!to) {
         free(k);
         return ERR_OFFLINE;
     }
-    origin_submit(st->origin, &k->part);
+    add(a, k);
+    if (!in_call(st, obj, from_partial, k)) {
+        submit(k);
+    }
     return 0;
 }
 

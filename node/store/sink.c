@@ -158,9 +158,11 @@ void sink_complete(struct store *st, struct entry *en, struct disk_file **f,
     int r = !st->disk ? 0
             : *f      ? disk_digest(st->disk, *f, b, &e)
                       : disk_check(st->disk, id, sums, b, &e);
-    if (r == ERR_DIGEST) {
-        disk_abandon(st->disk, *f, false);
+    if (r) { /* at once: the next request may have a file of the same name */
+        disk_abandon(st->disk, *f, r != ERR_DIGEST);
         *f = NULL;
+    }
+    if (r == ERR_DIGEST) {
         eng_log(st, "%s", e.msg);
     }
     pthread_mutex_lock(&st->mu);

@@ -191,21 +191,25 @@ static int collect(struct up *u, uint32_t id, unsigned mode, uint32_t n, uint8_t
     return r;
 }
 
-static int put_all(struct up *u, uint32_t id, unsigned mode, uint32_t n, uint8_t **c, size_t *len,
-                   uint8_t (*sha)[SHA256_SIZE], struct err *e)
+static int put_begin(struct up *u, uint32_t id, struct storage_put **put, struct err *e)
 {
     struct object_key k = store_key(u->to, id);
-    struct storage_put *put;
     uint64_t size;
-    uint8_t whole[SHA256_SIZE];
-    int r;
-    if (!OPS->size(u->to, k, &size)) {
-        return ERR_NOTFOUND;
-    }
-    while ((r = OPS->put_begin(u->to, k, size, &put, e)) == ERR_BUSY) {
+    int r = OPS->size(u->to, k, &size) ? 0 : ERR_NOTFOUND;
+    *put = NULL;
+    while (!r && (r = OPS->put_begin(u->to, k, size, put, e)) == ERR_BUSY) {
+        r = 0;
         u->busy++;
         nanosleep(&(struct timespec){0, 1000000}, NULL);
     }
+    return r;
+}
+
+static int put_all(struct up *u, struct storage_put *put, uint32_t id, unsigned mode, uint32_t n,
+                   uint8_t **c, size_t *len, uint8_t (*sha)[SHA256_SIZE], struct err *e)
+{
+    uint8_t whole[SHA256_SIZE];
+    int r = put ? 0 : put_begin(u, id, &put, e);
     for (uint32_t j = 0; j < n && !r; j++) {
         uint32_t i = mode & UP_REVERSE ? n - 1 - j : j;
         if (mode & UP_REPEAT) {
@@ -220,7 +224,7 @@ static int put_all(struct up *u, uint32_t id, unsigned mode, uint32_t n, uint8_t
         }
         if (mode & UP_THROW) {
             OPS->put_end(u->to, put, ERR_NET, BASIS_NONE, whole, e);
-            return put_all(u, id, mode & ~(unsigned)UP_THROW, n, c, len, sha, e);
+            return put_all(u, NULL, id, mode & ~(unsigned)UP_THROW, n, c, len, sha, e);
         }
     }
     if (!put) {
@@ -251,13 +255,18 @@ static void serve(struct up *u, uint32_t id, unsigned mode, int code)
             nanosleep(&(struct timespec){0, 1000000}, NULL);
         }
     } else {
-        int r = collect(u, id, mode, n, c, len, sha);
+        struct storage_put *put = NULL; /* before the origin is asked, as the LAN does it */
+        int r = mode & UP_ORIGIN ? put_begin(u, id, &put, &e) : 0;
+        r = r ? r : collect(u, id, mode, n, c, len, sha);
+        if (r && put) {
+            OPS->put_end(u->to, put, r, BASIS_NONE, (const uint8_t[SHA256_SIZE]){0}, &e);
+        }
         for (uint32_t i = 0; !r && mode & UP_FALSE && i < n; i++) {
             c[i][len[i] - 1] ^= 1;
             sha256(c[i], len[i], sha[i]);
         }
-        res.code =
-            r ? err_set(&e, r, "it could not be had") : put_all(u, id, mode, n, c, len, sha, &e);
+        res.code = r ? err_set(&e, r, "it could not be had")
+                     : put_all(u, put, id, mode, n, c, len, sha, &e);
         res.peer_bytes =
             res.code || mode & UP_ORIGIN ? 0 : model_object(store_model(u->to), id)->size;
     }
