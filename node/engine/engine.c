@@ -223,7 +223,8 @@ void engine_finish(struct engine *g, struct engine_job *j, enum engine_reason wh
                    const struct err *e)
 {
     uint64_t now = clock_ns();
-    struct engine_end end = {.reason = why,
+    struct engine_end end = {.job = j,
+                             .reason = why,
                              .prompt = j->a.n_prompt,
                              .reused = j->reused,
                              .fresh = j->n_ids ? j->n_ids - j->a.n_prompt : 0,

@@ -85,6 +85,7 @@ struct engine_token {
 
 enum engine_reason { ENGINE_STOP, ENGINE_HOOK, ENGINE_LENGTH, ENGINE_ERROR };
 struct engine_end {
+    struct engine_job *job; /* for engine_keep_answer */
     enum engine_reason reason; /* a stop id; a hook said so; max_new or the model's positions */
     struct err err;            /* with ENGINE_ERROR: ERR_CANCELLED, ERR_TIMEOUT (deadline), ... */
     size_t prompt, reused, fresh; /* tokens of the prompt; of those taken from a kept state; new */

@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: MIT
+ * messages_in.c: Anthropic's form of a request, told again as a chat completion, so that both
+ * become one prompt by one renderer. Text that the model wrote or a tool gave keeps its bytes. */
+#include "node/api/messages.h"
+
+#include <string.h>
+
+static const struct pyjson *field(const struct pyjson *v, const char *name)
+{
+    const struct pyjson *x = v && v->type == PYJSON_OBJECT ? pyjson_get(v, name) : NULL;
+    return x && x->type != PYJSON_NULL ? x : NULL;
+}
+
+static int string_field(struct buf *b, const char *key, const struct pyjson *v)
+{
+    int r = buf_addf(b, "\"%s\":", key);
+    return r ? r : pyjson_write_string(v->s, v->n, b);
+}
+
+static int refused(struct err *e, const char *where, size_t i, const char *what)
+{
+    return err_set(e, ERR_ARG, "%s[%zu].%s", where, i, what);
+}
+
+/* A text, or text blocks, as one JSON string (blocks one after the other, parted by `sep`). */
+static int put_text(struct buf *b, const struct pyjson *v, const char *sep, const char *where,
+                    size_t at, struct err *e)
+{
+    if (v->type == PYJSON_STRING) {
+        return pyjson_write_string(v->s, v->n, b);
+    }
+    struct buf all;
+    buf_init(&all, WEB_BODY_MAX);
+    int r = v->type == PYJSON_ARRAY
+                ? 0
+                : refused(e, where, at, "content: it must be a string or a list of blocks");
+    for (size_t i = 0; i < v->count && !r; i++) {
+        const struct pyjson *t = field(v->items[i], "text");
+        if (!pyjson_is(field(v->items[i], "type"), "text") || !t || t->type != PYJSON_STRING) {
+            r = refused(e, where, at, "content: only text blocks are supported here");
+        } else {
+            r = i ? buf_adds(&all, sep) : 0;
+            r = r ? r : buf_add(&all, t->s, t->n);
+        }
+    }
+    r = r ? r : pyjson_write_string(all.p ? all.p : "", all.n, b);
+    buf_free(&all);
+    return r;
+}
+
+/* ---- messages ---- */
+
+static int put_result(struct buf *b, const struct pyjson *blk, size_t i, struct err *e)
+{
+    const struct pyjson *id = field(blk, "tool_use_id"), *c = field(blk, "content");
+    if (!id || id->type != PYJSON_STRING) {
+        return refused(e, "messages", i, "content: a tool_result needs its tool_use_id");
+    }
+    int r = buf_adds(b, ",{\"role\":\"tool\",");
+    r = r ? r : string_field(b, "tool_call_id", id);
+    r = r ? r : buf_adds(b, ",\"content\":");
+    r = r ? r : c ? put_text(b, c, "\n", "messages", i, e) : buf_adds(b, "\"\"");
+    return r ? r : buf_adds(b, "}");
+}
+
+static int put_user(struct buf *b, const struct pyjson *c, size_t i, struct err *e)
+{
+    if (c->type == PYJSON_STRING) {
+        int r = buf_adds(b, ",{\"role\":\"user\",\"content\":");
+        r = r ? r : pyjson_write_string(c->s, c->n, b);
+        return r ? r : buf_adds(b, "}");
+    }
+    int r = c->type == PYJSON_ARRAY ? 0 : refused(e, "messages", i, "content: a string or a list");
+    bool text = false;
+    for (size_t k = 0; k < c->count && !r;
+         k++) { /* results answer the turn before: they come first */
+        const struct pyjson *type = field(c->items[k], "type");
+        if (pyjson_is(type, "tool_result")) {
+            r = put_result(b, c->items[k], i, e);
+        } else if (pyjson_is(type, "text") && field(c->items[k], "text")) {
+            text = true;
+        } else {
+            r = refused(
+                e, "messages", i,
+                "content: only text and tool_result blocks are supported in a user message");
+        }
+    }
+    if (r || !text) {
+        return r;
+    }
+    r = buf_adds(b, ",{\"role\":\"user\",\"content\":[");
+    bool first = true;
+    for (size_t k = 0; k < c->count && !r; k++) {
+        const struct pyjson *t = field(c->items[k], "text");
+        if (!pyjson_is(field(c->items[k], "type"), "text")) {
+            continue;
+        }
+        r = buf_adds(b, first ? "{\"type\":\"text\"," : ",{\"type\":\"text\",");
+        r = r ? r
+            : t->type == PYJSON_STRING
+                ? string_field(b, "text", t)
+                : refused(e, "messages", i, "content: the text of a block must be a string");
+        r = r ? r : buf_adds(b, "}");
+        first = false;
+    }
+    return r ? r : buf_adds(b, "]}");
+}
+
+static int put_call(struct buf *b, const struct pyjson *blk, bool first, size_t i, struct err *e)
+{
+    const struct pyjson *id = field(blk, "id"), *name = field(blk, "name"),
+                        *in = field(blk, "input");
+    if (!id || id->type != PYJSON_STRING || !name || name->type != PYJSON_STRING ||
+        (in && in->type != PYJSON_OBJECT)) {
+        return refused(e, "messages", i, "content: a tool_use needs id, name and an input object");
+    }
+    struct buf args;
+    buf_init(&args, WEB_BODY_MAX);
+    int r = in ? pyjson_write(in, 0, &args) : buf_adds(&args, "{}");
+    r = r ? r : buf_adds(b, first ? ",\"tool_calls\":[{" : ",{");
+    r = r ? r : string_field(b, "id", id);
+    r = r ? r : buf_adds(b, ",\"type\":\"function\",\"function\":{");
+    r = r ? r : string_field(b, "name", name);
+    r = r ? r : buf_adds(b, ",\"arguments\":");
+    r = r ? r : pyjson_write_string(args.p, args.n, b);
+    r = r ? r : buf_adds(b, "}}");
+    buf_free(&args);
+    return r;
+}
+
+static int put_assistant(struct buf *b, const struct pyjson *c, size_t i, struct err *e)
+{
+    struct buf text, think, calls;
+    buf_init(&text, WEB_BODY_MAX);
+    buf_init(&think, WEB_BODY_MAX);
+    buf_init(&calls, WEB_BODY_MAX);
+    int r = 0;
+    if (c->type == PYJSON_STRING) {
+        r = buf_add(&text, c->s, c->n);
+    } else if (c->type != PYJSON_ARRAY) {
+        r = refused(e, "messages", i, "content: a string or a list");
+    }
+    for (size_t k = 0; k < c->count && !r && c->type == PYJSON_ARRAY; k++) {
+        const struct pyjson *blk = c->items[k], *type = field(blk, "type"), *t = field(blk, "text"),
+                            *th = field(blk, "thinking");
+        if (pyjson_is(type, "text") && t && t->type == PYJSON_STRING) {
+            r = buf_add(&text, t->s, t->n);
+        } else if (pyjson_is(type, "thinking") && th && th->type == PYJSON_STRING) {
+            r = buf_add(&think, th->s, th->n);
+        } else if (pyjson_is(type, "tool_use")) {
+            r = put_call(&calls, blk, calls.n == 0, i, e);
+        } else if (!pyjson_is(type, "redacted_thinking")) {
+            r = refused(e, "messages", i,
+                        "content: only text, thinking and tool_use blocks are supported in an "
+                        "assistant message");
+        }
+    }
+    r = r ? r : buf_adds(b, ",{\"role\":\"assistant\",\"content\":");
+    r = r ? r : pyjson_write_string(text.p ? text.p : "", text.n, b);
+    if (!r && think.n) {
+        r = buf_adds(b, ",\"reasoning_content\":");
+        r = r ? r : pyjson_write_string(think.p, think.n, b);
+    }
+    if (!r && calls.n) {
+        r = buf_add(b, calls.p, calls.n);
+        r = r ? r : buf_adds(b, "]");
+    }
+    r = r ? r : buf_adds(b, "}");
+    buf_free(&text);
+    buf_free(&think);
+    buf_free(&calls);
+    return r;
+}
+
+static int put_messages(struct buf *b, const struct pyjson *root, struct err *e)
+{
+    const struct pyjson *l = field(root, "messages"), *sys = field(root, "system");
+    if (!l || l->type != PYJSON_ARRAY || !l->count) {
+        return err_set(e, ERR_ARG, "messages: it must be a list of at least one message");
+    }
+    size_t begin = b->n;
+    int r = 0;
+    if (sys) {
+        r = buf_adds(b, ",{\"role\":\"system\",\"content\":");
+        r = r ? r : put_text(b, sys, "\n", "system", 0, e);
+        r = r ? r : buf_adds(b, "}");
+    }
+    for (size_t i = 0; i < l->count && !r; i++) {
+        const struct pyjson *role = field(l->items[i], "role"), *c = field(l->items[i], "content");
+        if (!c) {
+            r = refused(e, "messages", i, "content: it is missing");
+        } else if (pyjson_is(role, "user")) {
+            r = put_user(b, c, i, e);
+        } else if (pyjson_is(role, "assistant") && i + 1 == l->count) {
+            r = refused(e, "messages", i,
+                        "role: an answer that begins with given words (a last message of the "
+                        "assistant) is not supported");
+        } else if (pyjson_is(role, "assistant")) {
+            r = put_assistant(b, c, i, e);
+        } else if (pyjson_is(role, "system")) {
+            r = buf_adds(b, ",{\"role\":\"system\",\"content\":");
+            r = r ? r : put_text(b, c, "\n", "messages", i, e);
+            r = r ? r : buf_adds(b, "}");
+        } else {
+            r = refused(e, "messages", i, "role: it must be user or assistant");
+        }
+    }
+    if (!r) {
+        b->p[begin] = '['; /* in place of the first comma */
+        r = buf_adds(b, "]");
+    }
+    return r;
+}
+
+/* ---- tools and thinking ---- */
+
+static int put_tools(struct buf *b, const struct pyjson *l, struct err *e)
+{
+    int r = l->type == PYJSON_ARRAY ? buf_adds(b, ",\"tools\":[")
+                                    : err_set(e, ERR_ARG, "tools: it must be a list");
+    for (size_t i = 0; i < l->count && !r; i++) {
+        const struct pyjson *t = l->items[i], *name = field(t, "name"),
+                            *d = field(t, "description"), *s = field(t, "input_schema"),
+                            *type = field(t, "type"), *strict = field(t, "strict");
+        if (type && !pyjson_is(type, "custom")) {
+            return refused(e, "tools", i, "type: tools that Anthropic's servers run are not here");
+        }
+        if (!name || name->type != PYJSON_STRING || (d && d->type != PYJSON_STRING)) {
+            return refused(e, "tools", i, "name: it must be a string");
+        }
+        r = buf_adds(b, i ? ",{\"type\":\"function\",\"function\":{"
+                          : "{\"type\":\"function\",\"function\":{");
+        r = r ? r : string_field(b, "name", name);
+        if (!r && d) {
+            r = buf_adds(b, ",");
+            r = r ? r : string_field(b, "description", d);
+        }
+        if (!r && s) {
+            r = buf_adds(b, ",\"parameters\":");
+            r = r ? r : pyjson_write(s, 0, b);
+        }
+        if (!r && strict && strict->type == PYJSON_TRUE) {
+            r = buf_adds(b, ",\"strict\":true");
+        }
+        r = r ? r : buf_adds(b, "}}");
+    }
+    return r ? r : buf_adds(b, "]");
+}
+
+static int put_choice(struct buf *b, const struct pyjson *c, struct err *e)
+{
+    const struct pyjson *type = field(c, "type"), *name = field(c, "name"),
+                        *one = field(c, "disable_parallel_tool_use");
+    int r = one && one->type == PYJSON_TRUE ? buf_adds(b, ",\"parallel_tool_calls\":false") : 0;
+    if (r || pyjson_is(type, "auto")) {
+        return r;
+    }
+    if (pyjson_is(type, "any") || pyjson_is(type, "none")) {
+        return buf_adds(b, pyjson_is(type, "any") ? ",\"tool_choice\":\"required\""
+                                                  : ",\"tool_choice\":\"none\"");
+    }
+    if (!pyjson_is(type, "tool") || !name || name->type != PYJSON_STRING) {
+        return err_set(e, ERR_ARG,
+                       "tool_choice: its type must be auto, any, none, or tool with a "
+                       "name");
+    }
+    r = buf_adds(b, ",\"tool_choice\":{\"type\":\"function\",\"function\":{");
+    r = r ? r : string_field(b, "name", name);
+    return r ? r : buf_adds(b, "}}");
+}
+
+/* Thinking is off unless it is asked for, as Anthropic has it; the budget chooses the effort. */
+static int put_thinking(struct buf *b, const struct pyjson *root, struct err *e)
+{
+    const struct pyjson *t = field(root, "thinking"), *type = field(t, "type"),
+                        *budget = field(t, "budget_tokens");
+    double tokens = 0;
+    if (!t || pyjson_is(type, "disabled")) {
+        return buf_adds(b, ",\"reasoning_effort\":\"none\"");
+    }
+    if (pyjson_is(type, "adaptive")) {
+        return 0;
+    }
+    if (!pyjson_is(type, "enabled") || (budget && (budget->type != PYJSON_NUMBER ||
+                                                   pyjson_double(budget->s, budget->n, &tokens)))) {
+        return err_set(e, ERR_ARG,
+                       "thinking: its type must be enabled, disabled or adaptive, its "
+                       "budget_tokens a number");
+    }
+    return buf_addf(b, ",\"reasoning_effort\":\"%s\"",
+                    !budget          ? "high"
+                    : tokens < 4096  ? "low"
+                    : tokens < 32768 ? "high"
+                                     : "max");
+}
+
+int messages_as_chat(const struct pyjson *root, struct buf *b, struct err *e)
+{
+    const struct pyjson *tools = field(root, "tools"), *choice = field(root, "tool_choice");
+    int r = buf_adds(b, "{\"messages\":");
+    r = r ? r : put_messages(b, root, e);
+    r = r ? r : tools && tools->count ? put_tools(b, tools, e) : 0;
+    r = r ? r : choice ? put_choice(b, choice, e) : 0;
+    r = r ? r : put_thinking(b, root, e);
+    r = r ? r : buf_adds(b, "}");
+    if (r && e && !e->code) {
+        err_set(e, r, "request: %s", err_text(r));
+    }
+    return r;
+}

@@ -1,0 +1,398 @@
+/* SPDX-License-Identifier: MIT
+ * web.c: see web.h.
+ *
+ * libmicrohttpd reads and writes on its own threads. While an answer is awaited the connection is
+ * suspended, and then the library does not see its client go: so a thread of ours looks at the
+ * sockets of all requests under way. A client that has closed its sending half counts as gone: no
+ * client of these interfaces does so while it wants an answer. */
+#include "node/api/web_int.h"
+#include "node/api/web_rules.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+static struct web_req *req_new(struct web *h, struct MHD_Connection *c, const char *path,
+                               const char *method)
+{
+    struct web_req *r = calloc(1, sizeof *r);
+    if (!r) {
+        return NULL;
+    }
+    const union MHD_ConnectionInfo *i =
+        MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
+    r->fd = i ? i->connect_fd : -1;
+    i = MHD_get_connection_info(c, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    if (i && i->client_addr) {
+        getnameinfo(i->client_addr,
+                    i->client_addr->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
+                                                          : sizeof(struct sockaddr_in),
+                    r->client, sizeof r->client, NULL, 0, NI_NUMERICHOST);
+    }
+    r->h = h;
+    r->c = c;
+    atomic_init(&r->refs, 1);
+    snprintf(r->method, sizeof r->method, "%s", method);
+    snprintf(r->path, sizeof r->path, "%s", path);
+    buf_init(&r->body, WEB_BODY_MAX);
+    buf_init(&r->out, WEB_BODY_MAX);
+    pthread_mutex_init(&r->mu, NULL);
+    pthread_mutex_lock(&h->mu);
+    r->next = h->list;
+    if (r->next) {
+        r->next->prev = r;
+    }
+    h->list = r;
+    pthread_cond_signal(&h->cond);
+    pthread_mutex_unlock(&h->mu);
+    atomic_fetch_add(&h->requests, 1);
+    return r;
+}
+
+/* ---- requests ---- */
+
+static void refuse_with(struct web_req *r, int status, const char *code, const char *text)
+{
+    r->refuse = status;
+    r->refuse_code = code;
+    r->refuse_text = text;
+}
+
+/* What can be told from the headers alone. */
+static void check_headers(struct web_req *r)
+{
+    struct web *h = r->h;
+    const char *why = NULL;
+    if (atomic_load(&h->quiet)) {
+        refuse_with(r, 503, "stopping", "the node is stopping");
+    } else if (!web_host_fine(web_header(r, "Host"), h->key != NULL)) {
+        refuse_with(r, 403, "host_not_allowed",
+                    "the Host header names no address of this machine; start the node with an API "
+                    "key to be reached under other names");
+    } else if (!web_origin_fine(web_header(r, "Origin"), h->cors)) {
+        refuse_with(r, 403, "origin_not_allowed",
+                    "requests of web pages are refused; allow the page's origin with --cors");
+    } else if (strcmp(r->method, "OPTIONS") != 0 &&
+               !web_key_fine(h->key, web_header(r, "Authorization"), web_header(r, "x-api-key"),
+                             &why)) {
+        refuse_with(r, 401, "invalid_api_key", why);
+    } else if (!web_length_fine(web_header(r, "Content-Length"), WEB_BODY_MAX)) {
+        refuse_with(r, 413, "request_too_large", "the body is larger than 64 MiB");
+    }
+}
+
+static void take_body(struct web_req *r, const char *p, size_t n)
+{
+    struct web *h = r->h;
+    if (r->refuse) {
+        return;
+    }
+    pthread_mutex_lock(&h->mu);
+    bool room = h->bodies + n <= WEB_BODIES_MAX;
+    if (room) {
+        h->bodies += n;
+        r->counted += n;
+    }
+    pthread_mutex_unlock(&h->mu);
+    if (!room) {
+        refuse_with(r, 503, "overloaded", "too many large requests at once; try again");
+    } else if (buf_add(&r->body, p, n)) {
+        refuse_with(r, 413, "request_too_large", "the body is larger than 64 MiB");
+    }
+}
+
+static void dispatch(struct web_req *r)
+{
+    struct web *h = r->h;
+    if (r->refuse) {
+        atomic_fetch_add(&h->refused, 1);
+        h->o.refuse(h->o.ctx, r, r->refuse, r->refuse_code, r->refuse_text);
+    } else if (!strcmp(r->method, "OPTIONS")) {
+        web_answer(r, 204, "text/plain", "", 0);
+    } else {
+        h->o.handle(h->o.ctx, r);
+    }
+    if (atomic_load(&r->refs) == 1) { /* nobody keeps it */
+        web_answer(r, 500, "text/plain", "no answer\n", 10);
+    }
+}
+
+static enum MHD_Result on_request(void *cls, struct MHD_Connection *c, const char *url,
+                                  const char *method, const char *version, const char *data,
+                                  size_t *n, void **con)
+{
+    struct web *h = cls;
+    struct web_req *r = *con;
+    (void)version;
+    if (!r) {
+        *con = r = req_new(h, c, url, method);
+        return r ? MHD_YES : MHD_NO;
+    }
+    if (!r->begun) {
+        r->begun = true;
+        check_headers(r);
+        if (r->refuse == 413 || r->refuse == 401) { /* do not wait for what is not wanted */
+            r->handled = true;
+            dispatch(r);
+            pthread_mutex_lock(&r->mu);
+            enum MHD_Result rc = web_queue(r);
+            pthread_mutex_unlock(&r->mu);
+            if (rc == MHD_YES || !*n) {
+                return rc;
+            }
+        }
+    }
+    if (*n) {
+        take_body(r, data, *n);
+        *n = 0;
+        return MHD_YES;
+    }
+    if (!r->handled) {
+        r->handled = true;
+        dispatch(r);
+    }
+    enum MHD_Result rc = MHD_YES;
+    pthread_mutex_lock(&r->mu);
+    if (r->answer != NONE && !r->queued) {
+        rc = web_queue(r);
+    } else if (r->answer == NONE) {
+        r->suspended = true;
+        MHD_suspend_connection(c);
+    }
+    pthread_mutex_unlock(&r->mu);
+    return rc;
+}
+
+static void on_completed(void *cls, struct MHD_Connection *c, void **con,
+                         enum MHD_RequestTerminationCode why)
+{
+    struct web *h = cls;
+    struct web_req *r = *con;
+    (void)c;
+    if (!r) {
+        return;
+    }
+    *con = NULL;
+    if (why != MHD_REQUEST_TERMINATED_COMPLETED_OK) {
+        web_lose(r);
+    }
+    pthread_mutex_lock(&r->mu);
+    r->over = true;
+    pthread_mutex_unlock(&r->mu);
+    pthread_mutex_lock(&h->mu);
+    if (r->prev) {
+        r->prev->next = r->next;
+    } else {
+        h->list = r->next;
+    }
+    if (r->next) {
+        r->next->prev = r->prev;
+    }
+    pthread_mutex_unlock(&h->mu);
+    web_release(r);
+}
+
+/* ---- clients that go ---- */
+
+static bool is_gone(int fd)
+{
+    char c;
+    ssize_t n = recv(fd, &c, 1, MSG_PEEK | MSG_DONTWAIT);
+    return n == 0 || (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
+}
+
+static void look(struct web *h)
+{
+    struct web_req *gone[64];
+    size_t n = 0;
+    pthread_mutex_lock(&h->mu);
+    for (struct web_req *r = h->list; r && n < 64; r = r->next) {
+        pthread_mutex_lock(&r->mu);
+        /* only while it is suspended: else the library looks itself, and fd may be another's */
+        bool watch = r->suspended && !r->over && !r->lost && !r->ended;
+        if (watch && is_gone(r->fd)) {
+            web_hold(r);
+            gone[n++] = r;
+        }
+        pthread_mutex_unlock(&r->mu);
+    }
+    pthread_mutex_unlock(&h->mu);
+    for (size_t i = 0; i < n; i++) {
+        web_lose(gone[i]);
+        web_release(gone[i]);
+    }
+}
+
+static void *watch_main(void *arg)
+{
+    struct web *h = arg;
+    pthread_mutex_lock(&h->mu);
+    while (!h->stop) {
+        if (!h->list) {
+            pthread_cond_wait(&h->cond, &h->mu);
+            continue;
+        }
+        struct timespec t;
+        clock_gettime(CLOCK_REALTIME, &t);
+        t.tv_nsec += WEB_WATCH_MS * 1000000l;
+        t.tv_sec += t.tv_nsec / 1000000000;
+        t.tv_nsec %= 1000000000;
+        pthread_cond_timedwait(&h->cond, &h->mu, &t);
+        pthread_mutex_unlock(&h->mu);
+        look(h);
+        pthread_mutex_lock(&h->mu);
+    }
+    pthread_mutex_unlock(&h->mu);
+    return NULL;
+}
+
+/* ---- what a request says ---- */
+
+const char *web_method(const struct web_req *r)
+{
+    return r->method;
+}
+
+const char *web_path(const struct web_req *r)
+{
+    return r->path;
+}
+
+const char *web_header(const struct web_req *r, const char *name)
+{
+    return MHD_lookup_connection_value(r->c, MHD_HEADER_KIND, name);
+}
+
+const char *web_body(const struct web_req *r, size_t *n)
+{
+    *n = r->body.n;
+    return r->body.p ? r->body.p : "";
+}
+
+const char *web_client(const struct web_req *r)
+{
+    return r->client;
+}
+
+/* ---- life ---- */
+
+static int resolve(const struct web_opts *o, struct sockaddr_storage *sa, struct err *e)
+{
+    struct addrinfo hints = {.ai_flags = AI_NUMERICHOST | AI_PASSIVE, .ai_socktype = SOCK_STREAM},
+                    *ai;
+    char port[8];
+    const char *host = !strcmp(o->host, "localhost") ? "127.0.0.1" : o->host;
+    snprintf(port, sizeof port, "%d", o->port);
+    if (getaddrinfo(host, port, &hints, &ai)) {
+        return err_set(e, ERR_ARG, "%s is no numeric address to listen on", o->host);
+    }
+    memcpy(sa, ai->ai_addr, ai->ai_addrlen);
+    freeaddrinfo(ai);
+    if (!o->key && !web_loopback(sa)) {
+        return err_set(e, ERR_REFUSED,
+                       "%s can be reached from other machines: give an API key (--api-key-file) to "
+                       "listen there, or listen on 127.0.0.1",
+                       o->host);
+    }
+    return 0;
+}
+
+static void make_url(struct web *h)
+{
+    const union MHD_DaemonInfo *i = MHD_get_daemon_info(h->d, MHD_DAEMON_INFO_BIND_PORT);
+    bool six = strchr(h->o.host, ':') != NULL;
+    snprintf(h->url, sizeof h->url, "http://%s%s%s:%u", six ? "[" : "",
+             !strcmp(h->o.host, "localhost") ? "127.0.0.1" : h->o.host, six ? "]" : "",
+             i ? (unsigned)i->port : 0);
+}
+
+int web_open(const struct web_opts *o, struct web **out, struct err *e)
+{
+    struct sockaddr_storage sa;
+    *out = NULL;
+    int r = resolve(o, &sa, e);
+    struct web *h = r ? NULL : calloc(1, sizeof *h);
+    if (r) {
+        return r;
+    }
+    if (!h || (o->key && !(h->key = strdup(o->key))) || (o->cors && !(h->cors = strdup(o->cors)))) {
+        if (h) {
+            free(h->key);
+            free(h);
+        }
+        return err_set(e, ERR_NOMEM, "out of memory for the API");
+    }
+    h->o = *o;
+    pthread_mutex_init(&h->mu, NULL);
+    pthread_cond_init(&h->cond, NULL);
+    unsigned flags = MHD_USE_AUTO_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME;
+    flags |= sa.ss_family == AF_INET6 ? MHD_USE_IPv6 : 0;
+    errno = 0;
+    h->d = MHD_start_daemon(
+        flags, (uint16_t)o->port, NULL, NULL, on_request, h, MHD_OPTION_SOCK_ADDR, &sa,
+        MHD_OPTION_NOTIFY_COMPLETED, on_completed, h, MHD_OPTION_CONNECTION_LIMIT,
+        o->connections ? o->connections : WEB_CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT,
+        WEB_IDLE_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT, WEB_HEADER_MAX + 2 * WEB_BLOCK,
+        MHD_OPTION_LISTENING_ADDRESS_REUSE, 1u, MHD_OPTION_END);
+    if (!h->d) {
+        r = err_sys(e, errno ? errno : EADDRINUSE, "the API cannot listen on %s port %d", o->host,
+                    o->port);
+    } else {
+        make_url(h);
+        int t = pthread_create(&h->watcher, NULL, watch_main, h);
+        r = t ? err_sys(e, t, "cannot start a thread for the API") : 0;
+        h->watching = !t;
+    }
+    if (r) {
+        web_close(h);
+        return r;
+    }
+    *out = h;
+    return 0;
+}
+
+void web_quiet(struct web *h)
+{
+    atomic_store(&h->quiet, true);
+}
+
+void web_close(struct web *h)
+{
+    if (!h) {
+        return;
+    }
+    atomic_store(&h->quiet, true);
+    pthread_mutex_lock(&h->mu);
+    h->stop = true;
+    pthread_cond_broadcast(&h->cond);
+    pthread_mutex_unlock(&h->mu);
+    if (h->watching) {
+        pthread_join(h->watcher, NULL);
+    }
+    if (h->d) {
+        MHD_stop_daemon(h->d);
+    }
+    pthread_cond_destroy(&h->cond);
+    pthread_mutex_destroy(&h->mu);
+    free(h->key);
+    free(h->cors);
+    free(h);
+}
+
+const char *web_url(const struct web *h)
+{
+    return h->url;
+}
+
+void web_get_stats(struct web *h, struct web_stats *out)
+{
+    const union MHD_DaemonInfo *i = MHD_get_daemon_info(h->d, MHD_DAEMON_INFO_CURRENT_CONNECTIONS);
+    *out = (struct web_stats){atomic_load(&h->requests), atomic_load(&h->refused),
+                              atomic_load(&h->gone), atomic_load(&h->bytes_out),
+                              i ? i->num_connections : 0};
+}
