@@ -439,8 +439,8 @@ void link_take(struct plink *l, const Shoal__Frame *f, struct frame *raw)
         mesh_take_roster(l, f->roster);
         return;
     }
-    if (l->state == LINK_GUEST && k == SHOAL__FRAME__KIND_JOIN && !l->dialed &&
-        l->tls.trust == TLS_GUEST) {
+    /* Also from a member: one that lost the answer asks again. */
+    if (l->state == LINK_GUEST && k == SHOAL__FRAME__KIND_JOIN && !l->dialed) {
         mesh_admit(l, f->join);
         return;
     }
