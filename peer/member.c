@@ -189,7 +189,7 @@ int member_need_key(const struct member *m, struct err *e)
     }
     return err_set(e, ERR_REFUSED,
                    "only a keeper, which has the signing key, can do this; %s, or bring the key "
-                   "here with shoal backup --restore",
+                   "here with shoal restore",
                    text);
 }
 

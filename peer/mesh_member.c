@@ -285,7 +285,11 @@ static void take_roster(struct plink *l, const void *blob, size_t n)
     struct key_id id;
     memcpy(id.b, l->tls.id, WIRE_ID);
     if (member_standing(&m->member, &id, blob, n, NULL) == STANDING_MEMBER) {
-        /* A member after all: a fresh connection on equal terms. */
+        /* A member after all: a fresh connection on equal terms. By its own list alone, while ours
+         * wins and lacks it: if it is a keeper, it joins both once it has seen ours. */
+        if (what == TAKEN_OLDER) {
+            link_send_roster(l);
+        }
         link_close(l, SHOAL__GOODBYE_REASON__GOODBYE_REPLACED, NULL, DISCO_CLOSED, "");
     } else {
         link_close(l, SHOAL__GOODBYE_REASON__GOODBYE_GROUP, NULL, DISCO_REJECTED,
@@ -295,7 +299,7 @@ static void take_roster(struct plink *l, const void *blob, size_t n)
 
 void mesh_take_roster(struct plink *l, const Shoal__Roster *r)
 {
-    if (l->tls.trust == TLS_MEMBER && l->state == LINK_GUEST) {
+    if (l->tls.trust == TLS_MEMBER && l->state == LINK_GUEST && !l->m->member.signing_key) {
         return; /* it waits for ours */
     }
     take_roster(l, r->blob.data, r->blob.len);

@@ -170,7 +170,9 @@ int answer_run(struct cli_session *s, const struct answer_opts *o, struct answer
     g.on_token = on_token;
     g.on_prefill = on_prefill;
     g.ctx = &t;
+    cli_session_computing(s, 1);
     int r = generate(s->f, s->m, &g, &a->gen, e);
+    cli_session_computing(s, -1);
     cli_session_phase(s, PHASE_QUIET, 0, 0);
     struct err fe = {0};
     int rf = finish(&t, &fe);

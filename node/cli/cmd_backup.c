@@ -198,6 +198,9 @@ static int restore(struct cli_home *h, const struct backup_opts *o, const char *
                                (uint64_t)time(NULL), e);
         crypto_wipe(&pass, sizeof pass);
     }
+    if (!r) {
+        cli_home_look(h);
+    }
     buf_free(&text);
     return r;
 }
@@ -218,9 +221,11 @@ static int run_restore(struct cli *c, const void *opts, int argc, char **argv)
         id_short(&h.m.group, group);
         printf("Node %s is a keeper of the shoal %s: it can invite and remove.\n", id, group);
         if (h.m.roster.members_n == 1) {
-            printf("It does not know the other members until it meets one: run shoal up%s, with "
-                   "--peer HOST:PORT\nwhere Bonjour does not reach.\n",
-                   cli_home_flag(&h));
+            const char *flag = cli_home_flag(&h);
+            printf("It knows none of the other members, nor they it. To bring the lists together "
+                   "run\n  shoal up%s\n  shoal invite%s\nhere, and shoal join with that token on "
+                   "one machine that is a member.\n",
+                   flag, flag);
         }
         status = cli_write(c, "", 0);
     }

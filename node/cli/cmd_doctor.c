@@ -187,6 +187,10 @@ static void exam_model(struct exam *x, const struct model_opts *o)
 static int run(struct cli *c, const void *opts, int argc, char **argv)
 {
     const struct doctor_opts *o = opts;
+    struct err e = {0};
+    if (model_opts_check(&o->model, &e)) {
+        return cli_usage(c, "%s", e.msg);
+    }
     struct exam x = {.c = c, .checks = c->json ? json_array() : NULL};
     exam_processor(&x);
     exam_memory(&x);

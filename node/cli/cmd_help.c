@@ -17,8 +17,9 @@ static const struct opt_group groups[] = {
 static int help_all(struct buf *out)
 {
     int r =
-        buf_adds(out, "Shoal runs the whole Kimi K3 on one machine: experts come over HTTP, stay "
-                      "on\ndisk and in RAM, and give the same tokens, bit for bit, everywhere.\n"
+        buf_adds(out, "Shoal runs the whole Kimi K3 on one machine: experts come over HTTP or from "
+                      "the\nother machines of the household, stay on disk and in RAM, and give the "
+                      "same\ntokens, bit for bit, everywhere.\n"
                       "\nUsage: shoal COMMAND [options]\n\nCommands:\n");
     for (size_t i = 0; !r && cli_commands[i]; i++) {
         r = buf_addf(out, "  %-10s  %s\n", cli_commands[i]->name, cli_commands[i]->summary);
@@ -29,6 +30,7 @@ static int help_all(struct buf *out)
                              "  spine    all other weights: every token uses all of them\n"
                              "  origin   where a model's files are: an HTTP server, or a folder\n"
                              "  receipt  a digest of a run's arithmetic: equal when all bits were\n"
+                             "  shoal    the machines that share experts; its keepers can invite\n"
                              "\nTry `shoal demo` first. `shoal COMMAND --help` explains each "
                              "command.\nExit status: 0 done, 1 failed at run time, 2 wrong "
                              "usage.\n");

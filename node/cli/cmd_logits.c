@@ -112,6 +112,9 @@ static int run(struct cli *c, const void *opts, int argc, char **argv)
         return cli_usage(c,
                          o->ids ? "give only one of --ids and --prompt" : "give --ids or --prompt");
     }
+    if (model_opts_check(&o->model, &e)) {
+        return cli_usage(c, "%s", e.msg);
+    }
     if (o->ids && cli_session_parse_ids(o->ids, &ids, &e)) {
         tok_ids_free(&ids);
         return cli_usage(c, "%s", e.msg);
@@ -134,7 +137,9 @@ static int run(struct cli *c, const void *opts, int argc, char **argv)
         r = err_set(&e, ERR_LIMIT, "the prompt has %zu tokens; this model takes at most %u", ids.n,
                     model_config(s.m)->max_positions);
     }
+    cli_session_computing(&s, 1);
     r = r ? r : write_file(&s, &ids, o->out, &e);
+    cli_session_computing(&s, -1);
     int status;
     uint32_t vocab = model_config(s.m)->vocab;
     if (r) {

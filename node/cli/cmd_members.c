@@ -49,6 +49,7 @@ static int run_remove(struct cli *c, const void *opts, int argc, char **argv)
         cli_home_close(&h);
         return cli_fail(c, &e);
     }
+    cli_home_look(&h);
     if (c->json) {
         json_t *v = json_object();
         cli_id_json(v, &id);
@@ -60,7 +61,7 @@ static int run_remove(struct cli *c, const void *opts, int argc, char **argv)
     } else {
         id_short(&id, brief);
         printf("Node %s is removed; members left: %zu. It is shut out by each node that has the "
-               "new list: the one here within seconds when it runs, others as they meet.\n",
+               "new list: the one here at once when it runs, others as they meet.\n",
                brief, h.m.roster.members_n);
         if (keeper) {
             printf("It was a keeper and still has the signing key: only a new shoal shuts it out "
@@ -147,6 +148,7 @@ static int keeper_make(struct cli_home *h, const char *word, struct err *e)
     if (r) {
         return cli_fail(h->c, e);
     }
+    cli_home_look(h);
     if (h->c->json) {
         json_t *v = json_object();
         cli_id_json(v, &id);

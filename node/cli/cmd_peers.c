@@ -174,14 +174,19 @@ static int unban(struct cli_home *h, const char *word, struct err *e)
     id_text(&id, full);
     id_short(&id, brief);
     snprintf(done, sizeof done, "Node %s is asked again.", brief);
-    return ask(h, json_pack("{s:s, s:s}", "op", "unban", "node", full), NULL, done, e);
+    return ask(h, json_pack("{s:s, s:s}", "op", "unban", "peer", full), NULL, done, e);
 }
 
 static int add(struct cli_home *h, const char *address, struct err *e)
 {
-    char done[400];
-    snprintf(done, sizeof done, "%.300s is tried from now on, also after a restart.", address);
-    return ask(h, json_pack("{s:s, s:s}", "op", "add_peer", "address", address), NULL, done, e);
+    if (cli_home_add_peer(h, address, e)) {
+        return cli_fail(h->c, e);
+    }
+    if (h->c->json) {
+        return cli_json(h->c, json_pack("{s:s}", "peer", address));
+    }
+    printf("%s is tried from now on, whenever the node runs.\n", address);
+    return cli_write(h->c, "", 0);
 }
 
 static int run(struct cli *c, const void *opts, int argc, char **argv)

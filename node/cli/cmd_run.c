@@ -100,7 +100,8 @@ static int check_usage(const struct run_opts *o, struct tok_ids *ids, struct err
     if (o->special && !o->prompt) {
         return err_set(e, ERR_ARG, "--special goes with --prompt");
     }
-    int r = think_of(o, &think, e);
+    int r = model_opts_check(&o->model, e);
+    r = r ? r : think_of(o, &think, e);
     return !r && o->ids ? cli_session_parse_ids(o->ids, ids, e) : r;
 }
 
@@ -213,16 +214,16 @@ static int print_json(struct cli_session *s, const struct prompt *p, const struc
 static void say_result(struct cli_session *s, const struct prompt *p, const struct answer *a)
 {
     struct store_stats v;
-    char b1[CLI_NUM], b2[CLI_NUM], d1[CLI_NUM], d2[CLI_NUM];
+    char b1[CLI_NUM], b2[CLI_NUM], b3[CLI_NUM], d1[CLI_NUM], d2[CLI_NUM];
     store_get_stats(s->st, &v);
     cli_note(
         s->c,
         "%zu prompt tokens in %s; %zu new in %s (%.1f a second); experts: RAM %llu, disk %llu, "
-        "origin %llu; %s from the origin, %s from disk",
+        "origin %llu; %s from the origin, %s from peers, %s from disk",
         p->ids.n, cli_duration(a->gen.prefill_s, d1), a->gen.n, cli_duration(a->gen.decode_s, d2),
         a->decode_tok_s, (unsigned long long)v.ram_hits, (unsigned long long)v.disk_hits,
         (unsigned long long)v.origin_fetches, cli_bytes(v.origin_bytes, b1),
-        cli_bytes(v.disk_bytes, b2));
+        cli_bytes(v.peer_bytes, b3), cli_bytes(v.disk_bytes, b2));
     cli_note(s->c, "receipt %s", a->receipt);
 }
 

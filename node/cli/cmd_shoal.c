@@ -56,6 +56,7 @@ static int run_init(struct cli *c, const void *opts, int argc, char **argv)
         return cli_fail(c, &e);
     }
     json_t *nets = allow_present(&h);
+    cli_home_look(&h);
     const char *flag = cli_home_flag(&h);
     int status = CLI_OK;
     if (c->json) {
@@ -135,27 +136,56 @@ static int read_token(int argc, char **argv, struct buf *out, struct err *e)
     return r ? err_set(e, r, "that is too long to be an invite") : 0;
 }
 
+struct steps {
+    struct cli *c;
+    char joined[DISCO_STATIC_TEXT]; /* the address of the line that says so */
+};
+
 static void on_step(void *ctx, const char *line)
 {
-    cli_note(ctx, "%s", line);
+    static const char done[] = ": joined";
+    struct steps *s = ctx;
+    size_t n = strlen(line), k = sizeof done - 1;
+    if (n > k && n - k < sizeof s->joined && !strcmp(line + n - k, done)) {
+        memcpy(s->joined, line, n - k);
+        s->joined[n - k] = 0;
+    }
+    cli_note(s->c, "%s", line);
+}
+
+static bool is_member_of(const struct member *m, const struct token *t)
+{
+    return m->in_group && !memcmp(m->group.b, t->group, TOKEN_GROUP) &&
+           roster_find(&m->roster, &m->me->id);
 }
 
 static int join(struct cli_home *h, const struct join_opts *o, int argc, char **argv, struct err *e)
 {
     struct buf token;
     struct token t;
+    struct steps s = {.c = h->c};
+    struct err e1;
     bool changed;
     buf_init(&token, TOKEN_INPUT_MAX);
     int r = read_token(argc, argv, &token, e);
     /* Nothing is made in the home for what is no invite. */
     r = r ? r : token_parse(token.p ? token.p : "", token.n, &t, e);
     if (!r) {
-        crypto_wipe(&t, sizeof t);
         cli_home_close(h);
         r = cli_home_open(h, h->c, &o->home, HOME_MAKE, e);
         unsigned ms = o->wait.set ? (unsigned)o->wait.v * 1000 : 0;
-        r = r ? r : mesh_join(h->path, token.p, ms, on_step, h->c, e);
+        bool member = !r && is_member_of(&h->m, &t);
+        r = r ? r : mesh_join(h->path, token.p, ms, on_step, &s, e);
+        if (r && member) { /* a keeper that knows it has nothing to take in */
+            cli_note(h->c, "%s; this node is a member of that shoal already", e->msg);
+            r = 0;
+        }
+        crypto_wipe(&t, sizeof t);
         r = r ? r : member_reload(&h->m, &changed, e);
+        /* Where Bonjour does not reach, nobody else tells where the other one is. */
+        if (!r && s.joined[0] && cli_home_add_peer(h, s.joined, &e1)) {
+            cli_note(h->c, "%s is not remembered: %s", s.joined, e1.msg);
+        }
     }
     if (token.p) {
         crypto_wipe(token.p, token.n);
@@ -177,6 +207,7 @@ static int run_join(struct cli *c, const void *opts, int argc, char **argv)
         return cli_fail(c, &e);
     }
     json_t *nets = allow_present(&h);
+    cli_home_look(&h);
     if (c->json) {
         json_t *v = cli_home_json(&h);
         json_object_set(v, "networks", nets);
@@ -185,10 +216,17 @@ static int run_join(struct cli *c, const void *opts, int argc, char **argv)
         char id[ID_SHORT], group[ID_SHORT];
         id_short(&h.me.id, id);
         id_short(&h.m.group, group);
-        printf("This machine is node %s, one of %zu members of the shoal %s.\n", id,
-               h.m.roster.members_n, group);
+        printf("This machine is node %s, one of %zu members of the shoal %s.\n"
+               "Its files are in %s.\n",
+               id, h.m.roster.members_n, group, h.path);
         say_networks(nets);
-        printf("\nNext:\n  shoal up%s\n", cli_home_flag(&h));
+        printf("\nNext:\n"
+               "  shoal up%s\n"
+               "      starts the node here\n",
+               cli_home_flag(&h));
+        printf("  shoal run%s --chat 'Define whale.'\n"
+               "      in another terminal: answers with what the others have\n",
+               cli_home_named(&h));
         status = cli_write(c, "", 0);
     }
     json_decref(nets);

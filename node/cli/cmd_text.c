@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * cmd_text.c: `shoal tokenize` and `shoal render`: text and chat requests to token ids. */
+#include "node/cli/plat.h"
 #include "node/cli/session.h"
 #include "node/text/chat.h"
 #include "proto/base/file.h"
@@ -39,24 +40,6 @@ static const struct opt_group render_groups[] = {
 };
 #undef AT
 
-static int read_stdin(struct buf *out, struct err *e)
-{
-    for (;;) {
-        int r = buf_reserve(out, 1 << 16);
-        if (r) {
-            return err_set(e, r, "cannot read standard input: %s", err_text(r));
-        }
-        ssize_t k = read(STDIN_FILENO, out->p + out->n, 1 << 16);
-        if (k == 0) {
-            return 0;
-        }
-        if (k < 0 && errno != EINTR) {
-            return err_sys(e, errno, "cannot read standard input");
-        }
-        out->n += k > 0 ? (size_t)k : 0;
-    }
-}
-
 static int read_input(const struct cli *c, const char *file, struct buf *out, struct err *e)
 {
     if (strcmp(file, "-") != 0) {
@@ -65,7 +48,7 @@ static int read_input(const struct cli *c, const char *file, struct buf *out, st
     if (isatty(STDIN_FILENO)) {
         cli_note(c, "reading from the terminal; end with Ctrl-D at the start of a line");
     }
-    return read_stdin(out, e);
+    return plat_read_stdin(out, e);
 }
 
 /* An array of ids as JSON, or one line of numbers. */
@@ -99,6 +82,9 @@ static int run_tokenize(struct cli *c, const void *opts, int argc, char **argv)
     struct cli_session s;
     struct tok_ids ids = {0};
     struct buf text;
+    if (model_opts_check(&o->model, &e)) {
+        return cli_usage(c, "%s", e.msg);
+    }
     if (argc && o->file) {
         return cli_usage(c, "give the text as an argument or by --file, not both");
     }
@@ -159,6 +145,9 @@ static int run_render(struct cli *c, const void *opts, int argc, char **argv)
     struct tok_ids ids = {0};
     struct chat_prompt p;
     struct buf text;
+    if (model_opts_check(&o->model, &e)) {
+        return cli_usage(c, "%s", e.msg);
+    }
     if (argc && o->file) {
         return cli_usage(c, "give the request's file as an argument or by --file, not both");
     }

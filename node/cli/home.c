@@ -87,20 +87,13 @@ void cli_home_close(struct cli_home *h)
     buf_free(&h->flag);
 }
 
-const char *cli_home_flag(struct cli_home *h)
+const char *cli_home_named(struct cli_home *h)
 {
-    struct buf standard;
-    struct err e;
-    buf_init(&standard, HOME_PATH_MAX);
-    bool same = !plat_home(&standard, &e) && !strcmp(standard.p, h->path);
-    buf_free(&standard);
+    static const char plain[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789/._-+,";
     h->flag.n = 0;
-    if (same) {
-        return "";
-    }
     int r = buf_adds(&h->flag, " --home ");
-    if (strspn(h->path, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789/._-+,~") ==
-        strlen(h->path)) {
+    if (strspn(h->path, plain) == strlen(h->path)) {
         r = r ? r : buf_adds(&h->flag, h->path);
         return r ? "" : h->flag.p;
     }
@@ -110,6 +103,16 @@ const char *cli_home_flag(struct cli_home *h)
     }
     r = r ? r : buf_adds(&h->flag, "'");
     return r ? "" : h->flag.p;
+}
+
+const char *cli_home_flag(struct cli_home *h)
+{
+    struct buf standard;
+    struct err e;
+    buf_init(&standard, HOME_PATH_MAX);
+    bool same = !plat_home(&standard, &e) && !strcmp(standard.p, h->path);
+    buf_free(&standard);
+    return same ? "" : cli_home_named(h);
 }
 
 void cli_id_json(json_t *o, const struct key_id *id)
@@ -200,4 +203,19 @@ int cli_home_ask(struct cli_home *h, json_t *request, unsigned timeout_ms, json_
     int r = node_ask(h->path, request, timeout_ms, answer, e);
     json_decref(request);
     return r;
+}
+
+int cli_home_add_peer(struct cli_home *h, const char *host_port, struct err *e)
+{
+    json_t *a = NULL;
+    int r = cli_home_ask(h, json_pack("{s:s, s:s}", "op", "add_peer", "peer", host_port), 0, &a, e);
+    json_decref(a);
+    return r == ERR_OFFLINE ? node_keep_peer(h->path, host_port, e) : r;
+}
+
+void cli_home_look(struct cli_home *h)
+{
+    json_t *a = NULL;
+    (void)cli_home_ask(h, json_pack("{s:s}", "op", "look"), 0, &a, NULL);
+    json_decref(a);
 }

@@ -33,8 +33,10 @@ int cli_home_open(struct cli_home *h, struct cli *c, const struct home_opts *o,
                   enum cli_home_need need, struct err *e);
 void cli_home_close(struct cli_home *h);
 
-/* "" or " --home 'DIR'": what a command printed for people needs to mean this home. */
+/* What a command printed for people needs to mean this home: " --home 'DIR'", or "" where DIR is
+ * what it means without. The second always names it. Each is valid until the next call. */
 const char *cli_home_flag(struct cli_home *h);
+const char *cli_home_named(struct cli_home *h);
 
 /* {"home", "node", "short", "group", "keeper", "member", "members", "roster_version"}: null where
  * there is none. "member" is false for a node that was removed. */
@@ -49,5 +51,10 @@ int cli_home_find(struct cli_home *h, const char *word, struct key_id *id, struc
 /* Ask the process that runs a node on this home (node.h). ERR_OFFLINE: there is none. */
 int cli_home_ask(struct cli_home *h, json_t *request, unsigned timeout_ms, json_t **answer,
                  struct err *e);
+
+/* Name a peer by its address to the running node, or keep it for the next one. */
+int cli_home_add_peer(struct cli_home *h, const char *host_port, struct err *e);
+/* Membership or invites changed on disk: a running node acts on it now rather than in a moment. */
+void cli_home_look(struct cli_home *h);
 
 #endif

@@ -3,6 +3,7 @@
 #include "node/cli/say.h"
 
 #include "node/cli/cli.h"
+#include "peer/identity.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -57,4 +58,125 @@ void say_peers(const json_t *peers)
                    cli_duration(banned, d), text(f, "last_fault"), text(p, "short"));
         }
     }
+}
+
+/* ---- status ---- */
+
+static double at(const json_t *o, const char *a, const char *b, const char *c)
+{
+    o = json_object_get(o, a);
+    return number(c ? json_object_get(o, b) : o, c ? c : b);
+}
+
+static const char *limit(double v, const char *unit, char out[CLI_NUM])
+{
+    char b[CLI_NUM];
+    if (v < 1) {
+        snprintf(out, CLI_NUM, "none");
+    } else {
+        snprintf(out, CLI_NUM, "%.20s%.8s", cli_bytes((uint64_t)v, b), unit);
+    }
+    return out;
+}
+
+/* The short form of an id in full. */
+static const char *brief(const char *full, char out[ID_SHORT])
+{
+    struct key_id id;
+    if (id_parse(full, &id, NULL)) {
+        snprintf(out, ID_SHORT, "%s", "?");
+    } else {
+        id_short(&id, out);
+    }
+    return out;
+}
+
+static void say_node(const json_t *s)
+{
+    char d[CLI_NUM], id[ID_SHORT];
+    const json_t *m = json_object_get(s, "model");
+    printf("node     %s, %s, up %s, port %.0f, home %s\n", brief(text(s, "node"), id),
+           text(s, "name"), cli_duration(number(s, "uptime_s"), d), number(s, "port"),
+           text(s, "home"));
+    if (json_is_string(json_object_get(s, "group"))) {
+        printf("shoal    %s, %.0f members, %.0f connected%s%s\n", brief(text(s, "group"), id),
+               number(s, "members"), number(s, "connected"),
+               json_is_true(json_object_get(s, "keeper")) ? ", this node is a keeper" : "",
+               json_is_true(json_object_get(s, "removed")) ? "; this node was REMOVED from it"
+                                                           : "");
+    }
+    if (text(s, "hint")[0]) {
+        printf("         %s\n", text(s, "hint"));
+    }
+    if (json_is_object(m)) {
+        printf("model    %s, root %s\n", text(m, "address"), text(m, "short"));
+    }
+}
+
+static void say_tiers(const json_t *s)
+{
+    char a[CLI_NUM], b[CLI_NUM], c[CLI_NUM];
+    const json_t *t = json_object_get(s, "tiers");
+    if (!json_is_object(t)) {
+        return;
+    }
+    printf("RAM      %s in use, most %s; %.0f experts answered\n",
+           cli_bytes((uint64_t)at(t, "ram", "used", NULL), a),
+           cli_bytes((uint64_t)at(t, "ram", "peak", NULL), b), at(t, "ram", "hits", NULL));
+    printf("disk     %s in %.0f objects, %s free; %.0f experts answered\n",
+           cli_bytes((uint64_t)at(t, "disk", "used", NULL), a), at(t, "disk", "objects", NULL),
+           cli_bytes((uint64_t)at(t, "disk", "free", NULL), b), at(t, "disk", "hits", NULL));
+    printf("peers    %s taken, %s given\n", cli_bytes((uint64_t)number(t, "peer_bytes"), a),
+           cli_bytes((uint64_t)at(s, "serve", "bytes", NULL), b));
+    const json_t *o = json_object_get(t, "origin");
+    if (json_is_true(json_object_get(o, "used"))) {
+        printf("origin   %s taken; %s, %s, %.0f retries\n",
+               cli_bytes((uint64_t)number(o, "bytes"), a),
+               json_is_true(json_object_get(o, "answers")) ? "it answers" : "no answer from it yet",
+               rate(number(o, "measured_bytes_s"), c), number(o, "retries"));
+    } else {
+        printf("origin   not used (--offline)\n");
+    }
+    double one = at(s, "basis", "one_member", "objects");
+    if (one > 0) {
+        printf("trust    %.0f objects rest on the word of one member\n", one);
+    }
+}
+
+static void say_limits(const json_t *s)
+{
+    char a[CLI_NUM], b[CLI_NUM], c[CLI_NUM], d[CLI_NUM], f[CLI_NUM], r[CLI_NUM];
+    const json_t *l = json_object_get(s, "limits");
+    double ram = number(l, "ram_budget");
+    printf("limits   to all peers %s, to each %s, from the origin %s, disk %s (%s stay free)%s%s\n",
+           limit(number(l, "out_bytes_s"), "/s", a), limit(number(l, "out_peer_bytes_s"), "/s", b),
+           limit(number(l, "origin_bytes_s"), "/s", c), limit(number(l, "disk_budget"), "", d),
+           limit(number(l, "disk_floor"), "", f), ram > 0 ? ", experts in RAM " : "",
+           ram > 0 ? limit(ram, "", r) : "");
+    const json_t *y = json_object_get(l, "yield");
+    if (number(y, "computing") > 0) {
+        printf("         peers are served at %s while this machine computes\n",
+               rate(number(y, "bytes_s"), a));
+    }
+}
+
+void say_status(const json_t *s)
+{
+    const json_t *n;
+    const char *key;
+    bool any = false;
+    say_node(s);
+    if (text(json_object_get(s, "coverage"), "words")[0]) {
+        printf("coverage %s\n", text(json_object_get(s, "coverage"), "words"));
+    }
+    say_tiers(s);
+    say_limits(s);
+    json_object_foreach(json_object_get(s, "refused"), key, n)
+    {
+        if (json_integer_value(n)) {
+            printf("%s %s %lld", any ? "," : "refused ", key, (long long)json_integer_value(n));
+            any = true;
+        }
+    }
+    printf("%s", any ? "\n" : "");
 }

@@ -4,6 +4,7 @@
 
 #include "kernels/cpu.h"
 #include "node/cli/plat.h"
+#include "node/daemon/node.h"
 #include "node/demo/where.h"
 #include "proto/base/clock.h"
 #include "proto/base/file.h"
@@ -20,6 +21,10 @@
 const struct opt model_opts_table[MODEL_OPTS_COUNT] = {
     {"model", "M", "folder or http(s) URL of a K3 model; without it the demo model is used",
      OPT_TEXT, AT(model), 0, 0, NULL},
+    {"home", "DIR",
+     "run as the node of this folder: its cache, its peers (see shoal init); beside a node that "
+     "runs there (shoal up) as its guest",
+     OPT_TEXT, AT(home), 0, 0, NULL},
     {"cache", "DIR",
      "keep what comes from the origin (what --model names) in this folder; default: the data "
      "folder's cache for a URL, none for a folder, which is read in place",
@@ -55,6 +60,7 @@ const struct opt compute_opts_table[COMPUTE_OPTS_COUNT] = {
 #undef AT
 
 #define DEFAULT_CHUNK 64
+#define MEET_MS 1500
 #define PATH_ROOM 4096
 
 static bool is_url(const char *s)
@@ -64,43 +70,65 @@ static bool is_url(const char *s)
 
 /* ---- where model and cache lie ---- */
 
-static int find_source(struct cli_session *s, const struct model_opts *o, struct err *e)
+int cli_model_source(const char *exe, const char *model, struct buf *out, struct err *e)
 {
     struct stat sb;
-    if (!o->model) {
-        int r = demo_model_find(s->c->exe, &s->source_buf, e);
-        s->source = s->source_buf.p;
-        s->demo = true;
-        return r;
+    if (!model) {
+        return demo_model_find(exe, out, e);
     }
-    s->source = o->model;
-    if (is_url(o->model)) {
-        return 0;
-    }
-    if (strstr(o->model, "://")) {
+    if (!is_url(model) && strstr(model, "://")) {
         return err_set(e, ERR_ARG, "--model %s: only http and https URLs and folders are known",
-                       o->model);
+                       model);
     }
-    if (stat(o->model, &sb)) {
+    if (!is_url(model) && stat(model, &sb)) {
         return err_sys(e, errno,
                        "--model must be a folder that holds config.json, or an http(s) URL; cannot "
                        "open the folder %s",
-                       o->model);
+                       model);
     }
-    if (!S_ISDIR(sb.st_mode)) {
+    if (!is_url(model) && !S_ISDIR(sb.st_mode)) {
         return err_set(e, ERR_ARG, "--model %s is a file: give the folder that holds config.json",
-                       o->model);
+                       model);
     }
-    return 0;
+    return buf_adds(out, model) ? err_set(e, ERR_LIMIT, "--model is too long") : 0;
+}
+
+/* The model of the node that runs in this home: what a guest without --model means. */
+static bool find_running(struct cli_session *s, const char *home)
+{
+    json_t *ask = json_pack("{s:s}", "op", "status"), *a = NULL;
+    int r = ask ? node_ask(home, ask, 0, &a, NULL) : ERR_NOMEM;
+    const char *address =
+        json_string_value(json_object_get(json_object_get(a, "model"), "address"));
+    bool found = !r && address && !buf_adds(&s->source_buf, address);
+    json_decref(a);
+    json_decref(ask);
+    return found;
+}
+
+static int find_source(struct cli_session *s, const struct model_opts *o, struct err *e)
+{
+    bool running = !o->model && o->home && !s->borrowed && find_running(s, o->home);
+    int r = running ? 0 : cli_model_source(s->c->exe, o->model, &s->source_buf, e);
+    s->source = s->source_buf.p;
+    s->demo = !o->model && !running;
+    return r;
+}
+
+int model_opts_check(const struct model_opts *o, struct err *e)
+{
+    return o->home && o->cache
+               ? err_set(e, ERR_ARG, "give only one of --home, which has a cache, and --cache")
+               : 0;
 }
 
 static int find_cache(struct cli_session *s, const struct model_opts *o, struct err *e)
 {
     s->cache = o->cache;
-    if (s->cache || !is_url(s->source)) {
+    if (s->cache || (!o->home && !is_url(s->source))) {
         return 0;
     }
-    int r = plat_home(&s->cache_buf, e);
+    int r = o->home ? buf_adds(&s->cache_buf, o->home) : plat_home(&s->cache_buf, e);
     if (!r && buf_adds(&s->cache_buf, "/cache")) {
         r = err_set(e, ERR_LIMIT, "the path of the data folder is too long");
     }
@@ -108,8 +136,7 @@ static int find_cache(struct cli_session *s, const struct model_opts *o, struct 
     return r;
 }
 
-/* The token for the origin: SHOAL_TOKEN for any, HF_TOKEN for the Hub alone. */
-static const char *origin_token(const char *source)
+const char *cli_origin_token(const char *source)
 {
     const char *t = getenv("SHOAL_TOKEN");
     if (t && *t) {
@@ -185,6 +212,9 @@ static void on_log(void *ctx, const char *line)
 
 static int open_backend(struct cli_session *s, const struct compute_opts *k, struct err *e)
 {
+    if (s->borrowed) {
+        return 0;
+    }
     struct kern_cpu_opts ko = {.isa = k->isa.set ? (enum kern_isa)k->isa.v : KERN_ISA_AUTO,
                                .threads = (unsigned)k->threads.v,
                                .flush_subnormals = k->flush_subnormals};
@@ -205,17 +235,28 @@ static int open_store(struct cli_session *s, const struct model_opts *o,
                             .offline = o->offline,
                             .disk_budget = o->disk_budget.v,
                             .disk_floor = o->disk_floor,
-                            .token = origin_token(s->source),
+                            .token = cli_origin_token(s->source),
                             .rate_limit = o->rate_limit.v,
                             .log = on_log,
                             .log_ctx = s};
+    int r = 0;
     if (s->be) {
         so.mem = infer_store_mem(s->be);
     }
-    int r = store_open(&so, &s->st, e);
+    if (!s->borrowed && o->home) {
+        struct node_opts no = {.home = o->home, .store = so};
+        r = node_open(&no, &s->node, e);
+        if (!r && node_owner(s->node)) {
+            /* What a peer has should not come from the origin only because it was asked first. */
+            mesh_wait_peers(node_mesh(s->node), 1, MEET_MS);
+        }
+    } else if (!s->borrowed) {
+        r = store_open(&so, &s->st, e);
+    }
     if (r) {
         return r;
     }
+    s->st = s->node ? node_store(s->node) : s->st;
     s->m = store_model(s->st);
     pthread_mutex_lock(&s->lock);
     s->store_ready = true;
@@ -318,19 +359,25 @@ int cli_session_open(struct cli_session *s, struct cli *c, const struct model_op
     s->c = c;
     s->chunk = k && k->chunk.set ? (uint32_t)k->chunk.v : DEFAULT_CHUNK;
     s->phase_start = clock_s();
+    if (o->over) {
+        s->node = o->over->node;
+        s->be = o->over->be;
+        s->borrowed = true;
+    }
     buf_init(&s->source_buf, PATH_ROOM);
     buf_init(&s->cache_buf, PATH_ROOM);
     if (pthread_mutex_init(&s->lock, NULL)) {
         return err_set(e, ERR_NOMEM, "cannot make a lock");
     }
-    int r = find_source(s, o, e);
+    int r = model_opts_check(o, e);
+    r = r ? r : find_source(s, o, e);
     r = r ? r : find_cache(s, o, e);
     if (!r) {
         s->phase = PHASE_OPEN;
         r = live_start(c->quiet, cli_session_compose, s, &s->live, e);
     }
     /* A folder's tokenizer can be read without the rest of the model. */
-    bool store = depth > SESSION_TEXT || is_url(s->source ? s->source : "");
+    bool store = depth > SESSION_TEXT || is_url(s->source ? s->source : "") || s->borrowed;
     if (!r && depth == SESSION_INFER) {
         r = open_backend(s, k, e);
     }
@@ -372,14 +419,27 @@ void cli_session_close(struct cli_session *s)
     pthread_mutex_lock(&s->lock);
     s->store_ready = false;
     pthread_mutex_unlock(&s->lock);
-    store_close(s->st); /* its threads may log until here */
+    if (!s->borrowed) { /* its threads may log until here */
+        if (s->node) {
+            node_close(s->node);
+        } else {
+            store_close(s->st);
+        }
+    }
     live_stop(s->live);
-    if (s->be) {
+    if (s->be && !s->borrowed) {
         s->be->close(s->be);
     }
     buf_free(&s->source_buf);
     buf_free(&s->cache_buf);
     pthread_mutex_destroy(&s->lock);
+}
+
+void cli_session_computing(struct cli_session *s, int by)
+{
+    if (s->node) {
+        node_computing(s->node, by);
+    }
 }
 
 /* ---- small helpers of the commands ---- */

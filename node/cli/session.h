@@ -18,13 +18,25 @@
 
 /* ---- options ---- */
 
+struct node;
+
+/* A node that is open already: the session uses its store and leaves it open. The backend is the
+ * one whose memory (infer_store_mem) the store was opened with. */
+struct session_over {
+    struct node *node;
+    struct kern_backend *be;
+};
+
 struct model_opts {
-    const char *model, *cache;
+    const char *model, *home, *cache;
     bool offline;
     struct opt_count rate_limit, disk_budget;
     uint64_t
         disk_floor; /* bytes left free on the cache's volume, 0: the store's default; no option */
+    const struct session_over *over; /* NULL: open what is needed; no option */
 };
+/* What can be told without opening anything is wrong usage: ERR_ARG. */
+int model_opts_check(const struct model_opts *o, struct err *e);
 extern const struct opt_group model_group; /* at 0: copy and set `at` */
 
 struct compute_opts {
@@ -36,7 +48,7 @@ extern const struct opt_group compute_group;
 
 /* Tables of the two groups, for commands that list them with their own offsets. */
 extern const struct opt model_opts_table[], compute_opts_table[];
-#define MODEL_OPTS_COUNT 5
+#define MODEL_OPTS_COUNT 6
 #define COMPUTE_OPTS_COUNT 6
 
 /* ---- the plan (plan.c) ---- */
@@ -67,6 +79,7 @@ struct cli_session {
     const char *cache; /* NULL: read in place */
     struct plan plan;
     struct kern_backend *be;
+    struct node *node; /* with --home: the store is its */
     struct store *st;
     const struct model *m;
     struct infer *f;
@@ -75,6 +88,7 @@ struct cli_session {
     bool f_wanted;     /* SESSION_INFER: the tokenizer may be missing */
     uint32_t chunk;    /* rows of one prefill call */
     struct live *live;
+    bool borrowed; /* node and be are another's: left open */
 
     pthread_mutex_t lock; /* guards what follows: written by the worker, read by the live thread */
     enum phase phase;
@@ -96,6 +110,11 @@ enum cli_session_depth {
 int cli_session_open(struct cli_session *s, struct cli *c, const struct model_opts *o,
                      const struct compute_opts *k, enum cli_session_depth depth, struct err *e);
 void cli_session_close(struct cli_session *s);
+/* A decode has begun (+1) or ended (-1): the node serves peers a little later meanwhile. */
+void cli_session_computing(struct cli_session *s, int by);
+/* Append what --model means: the folder or URL, or the demo model's folder when it is NULL, checked
+ * as far as it can be without opening it. */
+int cli_model_source(const char *exe, const char *model, struct buf *out, struct err *e);
 /* ERR_NOTFOUND with a sentence when the model came without a tokenizer. */
 int cli_session_need_tok(const struct cli_session *s, struct err *e);
 /* Say what the worker is doing now (progress.c); total may be 0. */
@@ -109,6 +128,9 @@ int cli_session_progress(void *ctx, const struct infer_progress *p);
 size_t cli_session_stops(const struct cli_session *s, uint32_t out[SESSION_STOPS]);
 /* The state of the tiers as JSON: the `stats` of a run without its times. */
 json_t *cli_session_stats_json(const struct cli_session *s, const struct store_stats *v);
+
+/* The token for the origin: SHOAL_TOKEN for any, HF_TOKEN for the Hub alone; NULL: none. */
+const char *cli_origin_token(const char *source);
 
 /* "1,2,3" to ids; ERR_ARG quotes the offender. Blanks around numbers are fine. */
 int cli_session_parse_ids(const char *s, struct tok_ids *out, struct err *e);

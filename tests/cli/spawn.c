@@ -6,12 +6,17 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "proto/base/file.h"
 #include "spawn.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <spawn.h>
+#include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -115,6 +120,137 @@ void spawn_free(struct spawn_result *r)
     json_decref(r->json);
     buf_free(&r->out);
     buf_free(&r->err);
+}
+
+/* ---- one that goes on running ---- */
+
+#define CHILDREN 16
+static long children[CHILDREN]; /* for kill_all, which runs at exit */
+
+static void kill_all(void)
+{
+    for (size_t i = 0; i < CHILDREN; i++) {
+        if (children[i]) {
+            kill((pid_t)children[i], SIGKILL);
+        }
+    }
+}
+
+static void remember(long was, long now)
+{
+    static int hooked;
+    if (!hooked) {
+        hooked = !atexit(kill_all);
+    }
+    for (size_t i = 0; i < CHILDREN; i++) {
+        if (children[i] == was) {
+            children[i] = now;
+            return;
+        }
+    }
+    fail_msg("too many children");
+}
+
+void spawn_start(struct spawn_child *c, const char *const *args)
+{
+    const char *argv[MAX_ARGS];
+    posix_spawn_file_actions_t fa;
+    pid_t pid;
+    memset(c, 0, sizeof *c);
+    make_argv(argv, args);
+    snprintf(c->out, sizeof c->out, "/tmp/t_cli_out.XXXXXX");
+    snprintf(c->err, sizeof c->err, "/tmp/t_cli_err.XXXXXX");
+    int out = mkstemp(c->out), err = mkstemp(c->err);
+    assert_true(out >= 0 && err >= 0);
+    posix_spawn_file_actions_init(&fa);
+    posix_spawn_file_actions_addopen(&fa, 0, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_adddup2(&fa, out, 1);
+    posix_spawn_file_actions_adddup2(&fa, err, 2);
+    posix_spawn_file_actions_addclose(&fa, out);
+    posix_spawn_file_actions_addclose(&fa, err);
+    assert_int_equal(posix_spawnp(&pid, argv[0], &fa, NULL, (char *const *)argv, environ), 0);
+    posix_spawn_file_actions_destroy(&fa);
+    close(out);
+    close(err);
+    c->pid = pid;
+    remember(0, pid);
+}
+
+static char *slurp(const char *path)
+{
+    struct buf b;
+    struct err e = {0};
+    buf_init(&b, (size_t)16 << 20);
+    assert_int_equal(file_read_all(path, &b, &e), 0);
+    assert_int_equal(buf_adds(&b, ""), 0);
+    return buf_take(&b, NULL);
+}
+
+char *spawn_said(const struct spawn_child *c)
+{
+    return slurp(c->err);
+}
+
+/* Has it ended by itself? Then its words are the test's failure. */
+static void still_runs(struct spawn_child *c, const char *waiting_for)
+{
+    int st;
+    if (waitpid((pid_t)c->pid, &st, WNOHANG) == c->pid) {
+        char *said = spawn_said(c);
+        remember(c->pid, 0);
+        c->pid = 0;
+        fail_msg("it ended (%d) before \"%s\": %s", st, waiting_for, said);
+    }
+}
+
+json_t *spawn_ready(struct spawn_child *c)
+{
+    for (int i = 0; i < SPAWN_WAIT_S * 100; i++) {
+        char *s = slurp(c->out), *nl = s ? strchr(s, '\n') : NULL;
+        json_t *j = nl ? json_loadb(s, (size_t)(nl - s), 0, NULL) : NULL;
+        free(s);
+        if (nl) {
+            assert_non_null(j);
+            return j;
+        }
+        still_runs(c, "ready");
+        usleep(10000);
+    }
+    fail_msg("it is not ready: %s", spawn_said(c));
+    return NULL;
+}
+
+void spawn_await(struct spawn_child *c, const char *words)
+{
+    for (int i = 0; i < SPAWN_WAIT_S * 100; i++) {
+        char *s = spawn_said(c);
+        bool said = s && strstr(s, words);
+        free(s);
+        if (said) {
+            return;
+        }
+        still_runs(c, words);
+        usleep(10000);
+    }
+    fail_msg("it never said \"%s\": %s", words, spawn_said(c));
+}
+
+int spawn_end(struct spawn_child *c, int sig)
+{
+    int st;
+    assert_true(c->pid > 0);
+    if (sig) {
+        assert_int_equal(kill((pid_t)c->pid, sig), 0);
+    }
+    while (waitpid((pid_t)c->pid, &st, 0) < 0) {
+        assert_int_equal(errno, EINTR);
+    }
+    remember(c->pid, 0);
+    c->pid = 0;
+    c->status = WIFEXITED(st) ? WEXITSTATUS(st) : 128 + WTERMSIG(st);
+    unlink(c->out);
+    unlink(c->err);
+    return c->status;
 }
 
 void spawn_expect_ids(const json_t *got, const json_t *want)

@@ -19,6 +19,27 @@ void spawn(struct spawn_result *r, const char *input, const char *const *args);
 void spawn_free(struct spawn_result *r);
 #define SPAWN(r, input, ...) spawn(r, input, (const char *const[]){__VA_ARGS__, NULL})
 
+/* ---- one that goes on running ---- */
+
+struct spawn_child {
+    long pid;              /* 0: not running */
+    char out[64], err[64]; /* files that its outputs go to */
+    int status;            /* after spawn_end */
+};
+/* Children that still run when the test program ends are killed. */
+void spawn_start(struct spawn_child *c, const char *const *args);
+#define SPAWN_START(c, ...) spawn_start(c, (const char *const[]){__VA_ARGS__, NULL})
+/* The first line on its standard output, as JSON (the caller's). Fails the test when it ends, or
+ * nothing comes within SPAWN_WAIT_S. */
+#define SPAWN_WAIT_S 100
+json_t *spawn_ready(struct spawn_child *c);
+/* Wait until its standard error says that; fails the test when it does not. */
+void spawn_await(struct spawn_child *c, const char *words);
+/* All that it wrote to standard error so far; the caller frees it. */
+char *spawn_said(const struct spawn_child *c);
+/* Send the signal (0: none), wait for the end, set status, remove the files. Returns the status. */
+int spawn_end(struct spawn_child *c, int sig);
+
 /* A JSON array of integers equals ids[0..n). */
 void spawn_expect_ids(const json_t *got, const json_t *want);
 
