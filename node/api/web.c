@@ -131,21 +131,19 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *c, const cha
     (void)version;
     if (!r) {
         *con = r = req_new(h, c, url, method);
-        return r ? MHD_YES : MHD_NO;
-    }
-    if (!r->begun) {
-        r->begun = true;
+        if (!r) {
+            return MHD_NO;
+        }
         check_headers(r);
         if (r->refuse == 413 || r->refuse == 401) { /* do not wait for what is not wanted */
             r->handled = true;
             dispatch(r);
             pthread_mutex_lock(&r->mu);
-            enum MHD_Result rc = web_queue(r);
+            enum MHD_Result now = web_queue(r);
             pthread_mutex_unlock(&r->mu);
-            if (rc == MHD_YES || !*n) {
-                return rc;
-            }
+            return now;
         }
+        return MHD_YES;
     }
     if (*n) {
         take_body(r, data, *n);

@@ -42,7 +42,7 @@ struct web_req {
     int fd;
     struct buf body;
     size_t counted; /* of h->bodies */
-    bool begun, handled;
+    bool handled;
     int refuse; /* status; the body is read and thrown away */
     const char *refuse_code, *refuse_text;
 
