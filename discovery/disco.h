@@ -45,8 +45,11 @@
 #define DISCO_INTERVAL_MS 30000  /* default announce interval */
 #define DISCO_POLL_MS 2000       /* default interval of looking at the interfaces */
 #define DISCO_RETRY_MAX_MS 60000 /* longest pause between two attempts at a failing address */
-#define DISCO_ASLEEP_MS 300000   /* pause after a peer said that it goes to sleep */
-#define DISCO_STOPPED_MS 10000   /* and after it said that it stops: it may be started anew */
+/* The longest where the system says "unreachable": that may be this machine's own passing trouble
+ * (just booted, just awake), and with the spread it is tried once in an announce interval. */
+#define DISCO_UNREACHABLE_MS 24000
+#define DISCO_ASLEEP_MS 300000 /* pause after a peer said that it goes to sleep */
+#define DISCO_STOPPED_MS 10000 /* and after it said that it stops: it may be started anew */
 
 struct disco;
 struct disco_bus; /* bus.h: the in-memory network for tests */

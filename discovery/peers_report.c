@@ -83,9 +83,12 @@ static void note(struct disco_addr *a, uint64_t now, const struct disco_report *
     snprintf(t->text, sizeof t->text, "%s", r->text ? r->text : "");
 }
 
-static void wait_longer(struct disco_addr *a, uint64_t now, uint64_t base_ms)
+static void wait_longer(struct disco_addr *a, uint64_t now, enum disco_outcome o)
 {
-    uint64_t max = a->fails >= 10 ? DISCO_ASLEEP_MS : DISCO_RETRY_MAX_MS;
+    uint64_t base_ms = o == DISCO_REJECTED ? PEERS_REJECTED_MS : PEERS_RETRY_BASE_MS;
+    uint64_t max = a->fails >= 10           ? DISCO_ASLEEP_MS
+                   : o == DISCO_UNREACHABLE ? DISCO_UNREACHABLE_MS
+                                            : DISCO_RETRY_MAX_MS;
     unsigned doublings = a->fails < 16 ? a->fails : 16;
     uint64_t ms = base_ms << doublings;
     a->fails++;
@@ -230,7 +233,7 @@ static void ended(struct peers *t, uint64_t now, struct row *r, struct disco_add
         return;
     }
     if (o == DISCO_DEAD) {
-        wait_longer(a, now, PEERS_RETRY_BASE_MS);
+        wait_longer(a, now, o);
     }
     if (r->p.live) {
         return; /* gone on this address, here on another */
@@ -274,8 +277,7 @@ void peers_report(struct peers *t, uint64_t now, int64_t unix_s, const struct di
     case DISCO_TIMEOUT:
     case DISCO_REJECTED:
         a->tries++;
-        wait_longer(a, now,
-                    rep->outcome == DISCO_REJECTED ? PEERS_REJECTED_MS : PEERS_RETRY_BASE_MS);
+        wait_longer(a, now, rep->outcome);
         if (a->fails >= PEERS_INBOUND_FAILS && !a->live) {
             a->sources &= ~(unsigned)DISCO_INBOUND;
         }

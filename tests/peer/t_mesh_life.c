@@ -60,6 +60,8 @@ static int child(char **argv)
         usleep(10000);
     }
     kit_close(&k);
+    kit_store_close(&k.store);
+    free(k.log);
     return 0;
 }
 
