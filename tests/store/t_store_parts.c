@@ -304,6 +304,41 @@ static void t_catalog(void **s)
     assert_int_equal(catalog_get(c, m, 2, &got, &e), 0);
     assert_false(digest_equal(got, d[2]));
     free(got);
+    /* what rests on more takes the place of what rests on less, and not the other way round */
+    static const uint32_t rising[] = {DIGEST_ONE_MEMBER, DIGEST_TWO_MEMBERS, DIGEST_ORIGIN,
+                                      DIGEST_MANIFEST};
+    struct catalog_row one = {.id = 9, .d = d[3]};
+    for (uint32_t i = 0; i < 4; i++) {
+        d[3]->sha[1] = (uint8_t)i;
+        d[3]->source = rising[i];
+        assert_int_equal(catalog_add(c, m, &one, 1, &e), 0);
+        assert_int_equal(one.result, 0);
+        assert_int_equal(catalog_get(c, m, 9, &got, &e), 0);
+        assert_int_equal(got->source, rising[i]);
+        assert_true(digest_equal(got, d[3]));
+        free(got);
+        for (uint32_t k = 0; k <= i; k++) {
+            d[3]->sha[1] = 99;
+            d[3]->source = rising[k];
+            assert_int_equal(catalog_add(c, m, &one, 1, &e), 0);
+            assert_int_equal(one.result, ERR_DIGEST);
+        }
+    }
+    /* the same with the chunks' SHA-256s is more than without them */
+    struct digest *full = digest_alloc(5, true), *bare = digest_alloc(5, false);
+    full->source = bare->source = DIGEST_ORIGIN;
+    full->shas[0][3] = 8;
+    struct catalog_row two[3] = {
+        {.id = 10, .d = bare}, {.id = 10, .d = full}, {.id = 10, .d = bare}};
+    assert_true(digest_beats(full, bare) && !digest_beats(bare, full));
+    assert_int_equal(catalog_add(c, m, two, 3, &e), 0);
+    assert_int_equal(two[0].result + two[1].result + two[2].result, 0);
+    assert_int_equal(catalog_get(c, m, 10, &got, &e), 0);
+    assert_non_null(got->shas);
+    assert_int_equal(got->shas[0][3], 8);
+    free(got);
+    free(full);
+    free(bare);
     for (int i = 0; i < 4; i++) {
         free(d[i]);
     }
@@ -312,10 +347,33 @@ static void t_catalog(void **s)
     free(tmp);
 }
 
+static void t_basis(void **s)
+{
+    static const struct {
+        uint32_t disk;
+        enum basis b;
+    } c[] = {{DIGEST_ORIGIN, BASIS_ORIGIN},
+             {DIGEST_ONE_MEMBER, BASIS_ONE_MEMBER},
+             {DIGEST_TWO_MEMBERS, BASIS_TWO_MEMBERS},
+             {DIGEST_MANIFEST, BASIS_MANIFEST}};
+    assert_int_equal(DIGEST_ORIGIN, 1); /* as on the disks of before */
+    struct digest *d = some(3);
+    for (int i = 0; i < 4; i++) {
+        d->source = c[i].disk;
+        assert_int_equal(digest_basis(d), c[i].b);
+        assert_int_equal(digest_source_of(c[i].b), c[i].disk);
+    }
+    d->source = 77;
+    assert_int_equal(digest_basis(d), BASIS_NONE);
+    assert_int_equal(digest_source_of(BASIS_NONE), DIGEST_ONE_MEMBER);
+    free(d);
+}
+
 int main(void)
 {
     const struct CMUnitTest t[] = {cmocka_unit_test(t_digest), cmocka_unit_test(t_journal),
                                    cmocka_unit_test(t_record), cmocka_unit_test(t_list),
-                                   cmocka_unit_test(t_head),   cmocka_unit_test(t_catalog)};
+                                   cmocka_unit_test(t_head),   cmocka_unit_test(t_basis),
+                                   cmocka_unit_test(t_catalog)};
     return cmocka_run_group_tests_name("store_parts", t, NULL, NULL);
 }
