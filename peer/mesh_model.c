@@ -26,6 +26,7 @@ int mesh_model_start(struct mesh *m, struct err *e)
     }
     mesh_ref(m);
     mesh_fetch_origin(m);
+    mesh_bans_look(m, false); /* before a peer that is banned is asked for anything */
     atomic_store(&m->may_fetch, true);
     return 0;
 }
