@@ -9,7 +9,7 @@
 
 #include "proto/base/clock.h"
 
-#define ASK_MS 5000  /* between two wishes to one peer */
+#define ASK_MS 2000  /* between two wishes to one peer */
 #define GIVE_MS 1000 /* between two answers to one peer: sealing is work */
 
 void mesh_key_wish(struct plink *l, uint64_t now)

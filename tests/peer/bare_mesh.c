@@ -43,6 +43,7 @@ void bare_send(struct bare *b, const Shoal__Frame *f)
 
 void bare_hello(struct bare *b)
 {
+    static uint32_t questions = SHOAL__FEATURE__FEATURE_QUESTIONS;
     Shoal__Hello h = SHOAL__HELLO__INIT;
     Shoal__Frame f = SHOAL__FRAME__INIT;
     h.version = h.version_min = 1;
@@ -54,6 +55,8 @@ void bare_hello(struct bare *b)
     h.machine.data = b->me.machine;
     h.session.len = h.machine.len = WIRE_SESSION;
     h.chunk_size = WIRE_CHUNK;
+    h.optional = &questions;
+    h.n_optional = b->answers;
     f.kind_case = SHOAL__FRAME__KIND_HELLO;
     f.hello = &h;
     bare_send(b, &f);

@@ -25,6 +25,7 @@ struct bare {
     uint64_t asked_seq;
     int goodbye;
     char text[WIRE_TEXT_MAX + 1];
+    bool answers; /* says at hello that it answers questions */
     void (*on_message)(struct bare *b, const Shoal__Frame *f,
                        const struct frame *raw); /* or NULL */
 };

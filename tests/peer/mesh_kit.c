@@ -292,6 +292,10 @@ static void log_line(void *ctx, const char *line)
         fprintf(stderr, "%p %s\n", ctx, line);
     }
     pthread_mutex_lock(&k->mu);
+    if (k->closed) {
+        fprintf(stderr, "said after mesh_close: %s\n", line);
+        abort();
+    }
     char *p = realloc(k->log, k->log_n + n + 2);
     if (p) {
         memcpy(p + k->log_n, line, n);
@@ -374,6 +378,7 @@ void kit_open(struct kit_mesh *k)
     struct err e = {0};
     struct object_key keys[KIT_LAYERS * KIT_OBJECTS];
     size_t n = 0;
+    k->closed = false;
     ok(mesh_open(&k->o, &k->m, &e));
     for (unsigned l = 0; l < KIT_LAYERS; l++) {
         for (unsigned i = 0; i < KIT_OBJECTS; i++) {
@@ -393,6 +398,9 @@ void kit_close(struct kit_mesh *k)
         store_stop(&k->store);
     }
     mesh_close(k->m);
+    pthread_mutex_lock(&k->mu);
+    k->closed = true;
+    pthread_mutex_unlock(&k->mu);
     k->m = NULL;
 }
 

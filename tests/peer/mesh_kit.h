@@ -46,6 +46,7 @@ struct kit_mesh {
     pthread_mutex_t mu;
     char *log; /* all lines */
     size_t log_n;
+    bool closed; /* by mesh_close: a line that comes now ends the program */
 };
 
 /* A home with an identity; `keeper` NULL: it makes a shoal, else that one takes it in. */

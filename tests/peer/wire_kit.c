@@ -200,6 +200,7 @@ bool kit_until_fn(uv_loop_t *loop, bool (*done)(void *), void *ctx, unsigned ms)
     bool late = false, closed = false;
     uv_timer_init(loop, &t);
     t.data = &late;
+    uv_update_time(loop); /* the loop has not run for a while: else it may be late at once */
     uv_timer_start(&t, on_timeout, ms, 0);
     bool ok;
     while (!(ok = done && done(ctx)) && !late) {
