@@ -194,7 +194,8 @@ void mesh_cancel(struct mesh *m, uint64_t id);
 void mesh_raise(struct mesh *m, uint64_t id, enum fetch_prio prio);
 
 /* Objects that this node can serve from now on, and that it cannot any more. The first call after
- * mesh_open brings all that it has. Peers are told within 50 ms. */
+ * mesh_open, or mesh_set_model, brings all that it has; without a model it is ignored. Peers are
+ * told within 50 ms. */
 int mesh_have_changed(struct mesh *m, const struct object_key *added, size_t n_added,
                       const struct object_key *removed, size_t n_removed);
 
