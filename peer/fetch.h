@@ -32,6 +32,8 @@
 #define FETCH_WINDOW_NS (50 * FETCH_MS) /* bytes asked ahead: twice rate x (latency + this) */
 #define FETCH_WINDOW_MIN 2              /* chunks */
 #define FETCH_WINDOW_MAX 64             /* chunks */
+#define FETCH_GETS_MAX 224              /* open Gets at one peer: it takes 256 of us */
+#define FETCH_GETS_SPARE 64             /* of them for demand */
 #define FETCH_TRIAL_CHUNKS 2            /* asked at most of a peer that has proved nothing */
 #define FETCH_PROVEN 3                  /* good chunks in a row that prove it */
 /* Hedging: a peer whose next chunk has not come after the 95th percentile of its last 64 times

@@ -69,7 +69,9 @@ uint32_t plan_candidates(struct fetch *f, const struct flight *fl, bool desperat
         } else if (all > w) {
             used = u64_max(used, all - w); /* whatever the priorities, twice the window at most */
         }
-        c[n].room = used < w ? (uint32_t)((w - used + STORAGE_CHUNK - 1) / STORAGE_CHUNK) : 0;
+        uint32_t gets = FETCH_GETS_MAX - (fl->prio == FETCH_DEMAND ? 0 : FETCH_GETS_SPARE);
+        bool more = used < w && s->n_gets < gets; /* small objects: many Gets, few bytes */
+        c[n].room = more ? (uint32_t)((w - used + STORAGE_CHUNK - 1) / STORAGE_CHUNK) : 0;
         n++;
     }
     return n;

@@ -246,10 +246,10 @@ static void take_line(struct control *c, struct client *k, const char *line, siz
     pthread_mutex_unlock(&c->mu);
     if (r) {
         control_fail(c, &to, r, &e);
+        json_decref(req);
     } else {
         c->ops.request(c->ops.ctx, &to, req);
     }
-    json_decref(req);
 }
 
 /* All whole lines. False: the client is over. */

@@ -50,8 +50,9 @@ struct control_to {
 
 struct control_ops {
     void *ctx;
-    /* To be answered by control_answer exactly once, now or later. `req` (an object with a string
-     * "op") is the callee's only during the call; json_incref keeps it. */
+    /* To be answered by control_answer exactly once, now or later. `req` is an object with a string
+     * "op"; the reference becomes the callee's (no other is left: counting references does not
+     * order what two threads do). */
     void (*request)(void *ctx, const struct control_to *to, json_t *req);
     /* A client has gone; its requests that are under way need no answer any more, but may get one.
      * May be NULL. */

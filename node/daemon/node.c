@@ -22,6 +22,7 @@
 #define POOL_THREADS 2
 #define POOL_WAITING 1024
 #define TICK_S 2
+#define HEAR_MS 500
 
 void node_log(struct node *n, const char *fmt, ...)
 {
@@ -238,6 +239,34 @@ static int open_store(struct node *n, const struct node_opts *o, struct err *e)
     return r;
 }
 
+/* Does a peer work on the same model and has not said yet what it holds? */
+static bool peers_silent(struct node *n)
+{
+    struct buf b;
+    bool silent = false;
+    buf_init(&b, CONTROL_ANSWER_MAX);
+    json_t *root = mesh_status(n->mesh, &b, NULL) ? NULL : json_loadb(b.p, b.n, 0, NULL);
+    const json_t *list = json_object_get(root, "peers");
+    for (size_t i = 0; i < json_array_size(list) && !silent; i++) {
+        const json_t *p = json_array_get(list, i);
+        silent = json_is_true(json_object_get(p, "model_same")) &&
+                 !json_integer_value(json_object_get(p, "objects"));
+    }
+    json_decref(root);
+    buf_free(&b);
+    return silent;
+}
+
+/* Peers that were met before there was a model are told of it and say what they hold: a moment is
+ * waited for that, so that the first requests do not go past them. */
+static void hear_peers(struct node *n)
+{
+    uint64_t end = clock_ns() + HEAR_MS * MS_NS;
+    while (mesh_peers(n->mesh) > 0 && peers_silent(n) && clock_ns() < end) {
+        usleep(10000);
+    }
+}
+
 static int join_tiers(struct node *n, struct err *e)
 {
     struct lan *l = NULL;
@@ -247,6 +276,9 @@ static int join_tiers(struct node *n, struct err *e)
     n->lan = l;
     pthread_mutex_unlock(&n->mu);
     r = r ? r : guests_open(n, &g, e);
+    if (!r) {
+        hear_peers(n);
+    }
     pthread_mutex_lock(&n->mu);
     n->guests = g;
     pthread_mutex_unlock(&n->mu);

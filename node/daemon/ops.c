@@ -283,43 +283,53 @@ static void job_run(struct pool_job *j)
     free(x);
 }
 
+/* To a thread of this module; false: it was answered here. */
+static bool hand_on(struct ops *o, const struct control_to *to, json_t *req)
+{
+    const char *op = text(req, "op");
+    struct err e = {0};
+    int r = ERR_UNSUPPORTED;
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        if (!strcmp(op, table[i].name)) {
+            struct job *x = calloc(1, sizeof *x);
+            if (x) {
+                *x = (struct job){{.run = job_run}, o, *to, req, table[i].run};
+            }
+            if (x && pool_add(o->pool, &x->j)) {
+                return true;
+            }
+            free(x);
+            r = ERR_BUSY;
+        }
+    }
+    if (r == ERR_BUSY) {
+        err_set(&e, r, "too many requests wait for this node: try again later");
+    } else {
+        err_set(&e, r, "this node knows no request \"%.32s\"", op);
+    }
+    control_fail(o->n->control, to, r, &e);
+    return false;
+}
+
 void ops_request(void *ctx, const struct control_to *to, json_t *req)
 {
     struct ops *o = ctx;
     const char *op = text(req, "op");
     struct guests *g = node_guests_now(o->n);
-    struct err e = {0};
+    bool kept = false;
     if (!strcmp(op, "ping")) {
         control_answer(o->n->control, to, json_pack("{s:b,s:i}", "ok", 1, "pid", (int)getpid()));
-        return;
-    }
-    if (g && guests_request(g, to, req)) {
-        return;
-    }
-    if (!strcmp(op, "hello")) { /* no store, or not yet */
+    } else if (!g && !strcmp(op, "hello")) { /* no store, or not yet */
         bool none = !o->n->model;
         control_answer(o->n->control, to,
                        json_pack("{s:b,s:b,s:s}", "match", 0, "wait", !none, "why",
                                  none ? "it works on no model" : ""));
-        return;
+    } else if (!g || !guests_request(g, to, req)) {
+        kept = hand_on(o, to, req);
     }
-    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
-        if (!strcmp(op, table[i].name)) {
-            struct job *x = calloc(1, sizeof *x);
-            if (x) {
-                *x = (struct job){{.run = job_run}, o, *to, json_incref(req), table[i].run};
-            }
-            if (!x || !pool_add(o->pool, &x->j)) {
-                json_decref(x ? x->req : NULL);
-                free(x);
-                err_set(&e, ERR_BUSY, "too many requests wait for this node: try again later");
-                control_fail(o->n->control, to, ERR_BUSY, &e);
-            }
-            return;
-        }
+    if (!kept) {
+        json_decref(req);
     }
-    err_set(&e, ERR_UNSUPPORTED, "this node knows no request \"%.32s\"", op);
-    control_fail(o->n->control, to, ERR_UNSUPPORTED, &e);
 }
 
 void ops_gone(void *ctx, uint64_t client)

@@ -84,6 +84,7 @@ static void on_request(void *ctx, const struct control_to *to, json_t *req)
         err_set(&e, ERR_UNSUPPORTED, "no such thing: %s \xff", op);
         control_fail(s->c, to, e.code, &e);
     }
+    json_decref(req);
 }
 
 static void on_gone(void *ctx, uint64_t client)
