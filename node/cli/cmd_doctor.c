@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * cmd_doctor.c: `shoal doctor`: is this machine fit, and if not, what to do. */
 #include "kernels/cpu.h"
+#include "node/cli/home.h"
 #include "node/cli/plat.h"
 #include "node/cli/session.h"
 #include "node/demo/where.h"
@@ -96,7 +97,7 @@ static void exam_files(struct exam *x)
 }
 
 /* The cache folder as `run` would use it. */
-static void exam_cache(struct exam *x, const char *cache)
+static void exam_cache(struct exam *x, const char *cache, const char *home)
 {
     struct err e = {0};
     struct buf path;
@@ -104,7 +105,7 @@ static void exam_cache(struct exam *x, const char *cache)
     uint64_t room;
     buf_init(&path, 4096);
     if (!cache) {
-        if (plat_home(&path, &e) || buf_adds(&path, "/cache")) {
+        if ((home ? buf_adds(&path, home) : plat_home(&path, &e)) || buf_adds(&path, "/cache")) {
             say(x, WARN, "cache", "%s",
                 e.msg[0] ? e.msg : "the path of the data folder is too long");
             buf_free(&path);
@@ -184,6 +185,53 @@ static void exam_model(struct exam *x, const struct model_opts *o)
     cli_session_close(&s);
 }
 
+/* The home of a node: is it sound, does it belong to a shoal, does a node run on it? */
+static void exam_home(struct exam *x, const char *home)
+{
+    struct home_opts o = {home};
+    struct cli quiet = *x->c;
+    struct cli_home h;
+    struct err e = {0};
+    json_t *a = NULL;
+    char id[ID_SHORT], group[ID_SHORT];
+    quiet.quiet = true;
+    if (cli_home_open(&h, &quiet, &o, HOME_LOOK, &e)) {
+        say(x, BAD, "node", "%s", e.msg);
+    } else if (!h.me.key) {
+        say(x, GOOD, "node", "none in %s yet (shoal init, shoal join)", h.path);
+    } else {
+        id_short(&h.me.id, id);
+        id_short(&h.m.group, group);
+        say(x, h.me.moved ? WARN : GOOD, "node", "%s in %s, %s%s%s", id, h.path,
+            h.m.in_group ? "of the shoal " : "in no shoal", h.m.in_group ? group : "",
+            h.me.moved ? "; the folder was last used on another machine (shoal peers)" : "");
+        int r = cli_home_ask(&h, json_pack("{s:s}", "op", "status"), 3000, &a, &e);
+        if (!r) {
+            say(x, GOOD, "running", "yes, %lld of %lld other members connected",
+                json_integer_value(json_object_get(a, "connected")),
+                h.m.in_group ? (long long)h.m.roster.members_n - 1 : 0);
+        } else {
+            say(x, r == ERR_OFFLINE ? GOOD : WARN, "running", "%s",
+                r == ERR_OFFLINE ? "no (shoal up starts it)" : e.msg);
+        }
+        json_decref(a);
+    }
+    cli_home_close(&h);
+}
+
+static void exam_bonjour(struct exam *x)
+{
+    int no = plat_listens(plat_bonjour_socket());
+    if (no) {
+        say(x, WARN, "bonjour",
+            "its service does not answer at %s (%s): other machines are found by shoal peers add "
+            "and by remembered addresses only",
+            plat_bonjour_socket(), strerror(no));
+    } else {
+        say(x, GOOD, "bonjour", "its service answers");
+    }
+}
+
 static int run(struct cli *c, const void *opts, int argc, char **argv)
 {
     const struct doctor_opts *o = opts;
@@ -195,9 +243,11 @@ static int run(struct cli *c, const void *opts, int argc, char **argv)
     exam_processor(&x);
     exam_memory(&x);
     exam_files(&x);
-    exam_cache(&x, o->model.cache);
+    exam_cache(&x, o->model.cache, o->model.home);
     exam_libraries(&x);
     exam_demo(&x);
+    exam_home(&x, o->model.home);
+    exam_bonjour(&x);
     if (o->model.model) {
         exam_model(&x, &o->model);
     }

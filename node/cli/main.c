@@ -91,6 +91,9 @@ int main(int argc, char **argv)
     plat_exe(exe, sizeof exe);
     c.files = plat_raise_files(&c.files_before);
     cli_ignore_sigpipe();
+    /* Avahi's dns_sd library says on standard error that it is not Avahi's own; threads that read
+     * the environment are not there yet. */
+    setenv("AVAHI_COMPAT_NOWARN", "1", 0);
     const char *name = argc > 1 ? argv[1] : "help";
     if (!strcmp(name, "--help") || !strcmp(name, "-h")) {
         name = "help";

@@ -12,7 +12,9 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/statvfs.h>
+#include <sys/un.h>
 #include <termios.h>
 #include <unistd.h>
 
@@ -165,6 +167,23 @@ int plat_ask_secret(const char *prompt, char *out, size_t cap, size_t *n, struct
     close(fd);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return r;
+}
+
+int plat_listens(const char *path)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    if (strlen(path) >= sizeof a.sun_path) {
+        return ENAMETOOLONG;
+    }
+    memcpy(a.sun_path, path, strlen(path) + 1);
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0), no = 0;
+    if (fd < 0 || connect(fd, (struct sockaddr *)&a, sizeof a)) {
+        no = errno;
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+    return no;
 }
 
 static int remove_one(const char *path, const struct stat *sb, int what, struct FTW *at)

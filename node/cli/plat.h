@@ -22,6 +22,9 @@ void plat_exe(char *out, size_t n);
 /* Append the folder for this user's Shoal data: SHOAL_HOME, else the platform's place. */
 int plat_home(struct buf *out, struct err *e);
 
+/* The Unix socket of the system's Bonjour responder. */
+const char *plat_bonjour_socket(void);
+
 /* ---- plat.c ---- */
 
 uint64_t plat_page(void);
@@ -36,6 +39,8 @@ int plat_read_stdin(struct buf *out, struct err *e);
  * shown: at most cap bytes (a longer one is ERR_LIMIT), not ended by a NUL. Control-C gives it up.
  * ERR_NOTFOUND: there is no terminal. */
 int plat_ask_secret(const char *prompt, char *out, size_t cap, size_t *n, struct err *e);
+/* Does somebody listen at this Unix socket? 0 or an errno value. */
+int plat_listens(const char *path);
 /* Remove a folder with everything in it; links are removed, not followed. */
 int plat_remove_tree(const char *path, struct err *e);
 uint64_t plat_peak_rss(void); /* largest resident size of this process in bytes */

@@ -65,3 +65,8 @@ int plat_home(struct buf *out, struct err *e)
     }
     return r ? err_set(e, r, "the path of the data folder is too long") : 0;
 }
+
+const char *plat_bonjour_socket(void)
+{
+    return "/var/run/mDNSResponder";
+}

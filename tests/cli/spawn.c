@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -120,6 +121,73 @@ void spawn_free(struct spawn_result *r)
     json_decref(r->json);
     buf_free(&r->out);
     buf_free(&r->err);
+}
+
+/* In the child: the terminal's other end becomes its terminal and all its descriptors. */
+static void on_terminal(const char *slave, const char *const *argv)
+{
+    setsid();
+    int fd = open(slave, O_RDWR);
+    if (fd < 0 || ioctl(fd, TIOCSCTTY, 0) < 0 || dup2(fd, 0) < 0 || dup2(fd, 1) < 0 ||
+        dup2(fd, 2) < 0) {
+        _exit(126);
+    }
+    execvp(argv[0], (char *const *)(uintptr_t)argv);
+    _exit(127);
+}
+
+static size_t prompts(const struct buf *b)
+{
+    size_t n = 0;
+    for (const char *p = b->p; p && (p = strstr(p, ": ")); p += 2) {
+        n++;
+    }
+    return n;
+}
+
+void spawn_tty(struct spawn_result *r, const char *const *lines, const char *const *args)
+{
+    const char *argv[MAX_ARGS];
+    char slave[128];
+    int st, master = posix_openpt(O_RDWR | O_NOCTTY);
+    size_t typed = 0;
+    memset(r, 0, sizeof *r);
+    buf_init(&r->out, 1 << 20);
+    make_argv(argv, args);
+    assert_true(master >= 0);
+    assert_int_equal(grantpt(master) | unlockpt(master), 0);
+    assert_int_equal(fcntl(master, F_SETFD, FD_CLOEXEC), 0);
+    snprintf(slave, sizeof slave, "%s", ptsname(master));
+    /* Held open here too, so that the other end does not read as closed before the child is there.
+     */
+    int held = open(slave, O_RDWR | O_NOCTTY | O_CLOEXEC);
+    pid_t pid = fork();
+    assert_true(held >= 0 && pid >= 0);
+    if (pid == 0) {
+        on_terminal(slave, argv);
+    }
+    for (bool over = false; !over;) {
+        struct pollfd p = {master, POLLIN, 0};
+        char room[4096];
+        over = waitpid(pid, &st, WNOHANG) == pid;
+        while (poll(&p, 1, over ? 0 : 20) > 0 && (p.revents & POLLIN)) {
+            ssize_t k = read(master, room, sizeof room);
+            if (k <= 0) {
+                break;
+            }
+            assert_int_equal(buf_add(&r->out, room, (size_t)k), 0);
+        }
+        if (!over && lines[typed] && prompts(&r->out) > typed) {
+            size_t n = strlen(lines[typed]);
+            assert_int_equal(write(master, lines[typed], n), n);
+            assert_int_equal(write(master, "\n", 1), 1);
+            typed++;
+        }
+    }
+    close(held);
+    close(master);
+    assert_int_equal(buf_adds(&r->out, ""), 0);
+    r->status = WIFEXITED(st) ? WEXITSTATUS(st) : 128 + WTERMSIG(st);
 }
 
 /* ---- one that goes on running ---- */

@@ -19,6 +19,10 @@ void spawn(struct spawn_result *r, const char *input, const char *const *args);
 void spawn_free(struct spawn_result *r);
 #define SPAWN(r, input, ...) spawn(r, input, (const char *const[]){__VA_ARGS__, NULL})
 
+/* The same with a terminal of its own: `lines` (NULL-terminated) are typed one by one, each when a
+ * prompt that ends with ": " is there. All that the terminal shows is in r->out. */
+void spawn_tty(struct spawn_result *r, const char *const *lines, const char *const *args);
+
 /* ---- one that goes on running ---- */
 
 struct spawn_child {

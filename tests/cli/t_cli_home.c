@@ -276,8 +276,35 @@ static void t_backup(void **state)
     assert_int_equal(strncmp(r.out.p, "shoal backup 1", 14), 0);
     spawn_free(&r);
 
+    /* On a terminal: asked for twice, never shown. What was mistyped is not taken. */
+    char *typed = homes_at(dir, "typed");
+    const char *const ask[] = {"backup", "--home", a, "--file", typed, NULL};
+    spawn_tty(&r, (const char *const[]){"correct horse", "correct house", NULL}, ask);
+    assert_int_equal(r.status, 1);
+    assert_non_null(strstr(r.out.p, "not the same"));
+    assert_null(strstr(r.out.p, "correct"));
+    spawn_free(&r);
+    spawn_tty(&r, (const char *const[]){"short", NULL}, ask);
+    assert_int_equal(r.status, 1);
+    assert_non_null(strstr(r.out.p, "at least"));
+    spawn_free(&r);
+    spawn_tty(&r, (const char *const[]){"\x03", NULL}, ask); /* Control-C */
+    assert_int_equal(r.status, 1);
+    assert_non_null(strstr(r.out.p, "given up"));
+    spawn_free(&r);
+    assert_int_not_equal(access(typed, F_OK), 0);
+    spawn_tty(&r,
+              (const char *const[]){"x\x15"
+                                    "correct horsee\x7f battery", /* erased, corrected */
+                                    "correct horse battery", NULL},
+              ask);
+    assert_int_equal(r.status, 0);
+    assert_null(strstr(r.out.p, "correct"));
+    spawn_free(&r);
+
     FAILS("passphrase", "restore", file, "--home", d, "--passphrase-file", other);
-    v = MUST("restore", file, "--home", d, "--passphrase-file", pass);
+    v = MUST("restore", typed, "--home", d, "--passphrase-file", pass);
+    free(typed);
     assert_string_equal(str_of(v, "group"), group);
     assert_true(json_is_true(json_object_get(v, "keeper")));
     json_decref(v);
@@ -355,6 +382,11 @@ static void t_damaged(void **state)
     write_file(key, "-----BEGIN EC PRIVATE KEY-----\nAAAA\n");
     FAILS("identity/node.key is damaged", "up", "--home", c, "--no-bonjour");
     FAILS("identity/node.key is damaged", "peers", "--home", c);
+    struct spawn_result r;
+    SPAWN(&r, NULL, "doctor", "--home", c);
+    assert_int_equal(r.status, 1);
+    assert_non_null(strstr(r.out.p, "fail  node"));
+    spawn_free(&r);
     assert_int_equal(unlink(key), 0);
     FAILS("is gone", "up", "--home", c, "--no-bonjour");
     assert_int_not_equal(access(key, F_OK), 0); /* nothing was made in its place */

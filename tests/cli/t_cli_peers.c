@@ -216,6 +216,24 @@ static void t_household(void **state)
     spawn_free(&r);
     FAILS("no", "verify", "zzzz", "--home", a);
 
+    /* Another model there: said, and the status is 1. */
+    assert_int_equal(spawn_end(&ub, SIGTERM), 0);
+    char cmd[1400], *changed = homes_at(dir, "changed");
+    snprintf(cmd, sizeof cmd,
+             "mkdir %s && ln -s '%s'/* %s/ && rm %s/config.json && sed "
+             "'s/\\(\"max_position_embeddings\"\\): *[0-9]*/\\1: 2000/' '%s'/config.json "
+             ">%s/config.json",
+             changed, MODEL, changed, changed, MODEL, changed);
+    assert_int_equal(system(cmd), 0);
+    json_decref(UP(&ub, b, "--model", changed));
+    await_num(a, "connected", 1);
+    SPAWN(&r, NULL, "verify", str_of(ready_b, "short"), "--home", a, "--json");
+    assert_int_equal(r.status, 1);
+    assert_string_equal(str_of(r.json, "result"), "model");
+    assert_true(json_is_false(json_object_get(r.json, "same")));
+    spawn_free(&r);
+    free(changed);
+
     assert_int_equal(spawn_end(&ub, SIGTERM), 0);
     assert_int_equal(spawn_end(&ua, SIGTERM), 0);
     json_decref(alone);

@@ -25,8 +25,10 @@ static void has(const struct buf *b, const char *part)
 
 static void t_help(void **state)
 {
-    static const char *const commands[] = {"run",    "logits", "tokenize", "render", "demo",
-                                           "doctor", "bench",  "version",  "help"};
+    static const char *const commands[] = {
+        "run",     "logits", "tokenize", "render", "demo",   "doctor",  "bench",
+        "version", "help",   "up",       "status", "init",   "invite",  "join",
+        "peers",   "verify", "remove",   "keeper", "backup", "restore", "networks"};
     struct spawn_result all, one;
     SPAWN(&all, NULL, "help");
     assert_int_equal(all.status, 0);
@@ -41,7 +43,7 @@ static void t_help(void **state)
         has(&one.out, "--json");
         spawn_free(&one);
     }
-    static const char *const words[] = {"expert", "spine", "origin", "receipt"};
+    static const char *const words[] = {"expert", "spine", "origin", "receipt", "shoal"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         char row[40];
         snprintf(row, sizeof row, "\n  %-7s  ", words[i]);
@@ -253,11 +255,12 @@ static void t_doctor(void **state)
     char dir[] = "/tmp/t_cli_doc.XXXXXX";
     struct spawn_result r;
     assert_non_null(mkdtemp(dir));
+    assert_int_equal(setenv("SHOAL_HOME", dir, 1), 0); /* not this user's own node */
     SPAWN(&r, NULL, "doctor", "--cache", dir, "--model", MODEL, "--json");
     assert_int_equal(r.status, 0);
     const json_t *checks = json_object_get(r.json, "checks");
-    static const char *const names[] = {"processor", "memory", "files",     "cache",
-                                        "disk",      "demo",   "libraries", "model"};
+    static const char *const names[] = {"processor", "memory",    "files", "cache", "disk",
+                                        "demo",      "libraries", "model", "node",  "bonjour"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         size_t k, seen = 0;
         json_t *v;
@@ -277,6 +280,7 @@ static void t_doctor(void **state)
     has(&r.out, "fail  model");
     has(&r.out, "/nonexistent/model");
     spawn_free(&r);
+    unsetenv("SHOAL_HOME");
     char rm[80];
     snprintf(rm, sizeof rm, "rm -rf %s", dir);
     assert_int_equal(system(rm), 0);

@@ -16,6 +16,8 @@ struct vals {
     struct opt_count n, size;
     struct opt_real x;
     struct opt_choice pick;
+    struct opt_texts list;
+    struct opt_count time;
 };
 
 static const char *const picks[] = {"red", "green", NULL};
@@ -30,8 +32,10 @@ static const struct opt more[] = {
     {"size", "SIZE", "a size", OPT_BYTES, AT(size), 0, 1e18, NULL},
     {"real", "X", "a number", OPT_REAL, AT(x), 0, 1, NULL},
     {"pick-one", "P", "a choice", OPT_CHOICE, AT(pick), 0, 0, picks},
+    {"list", "X", "texts", OPT_TEXTS, AT(list), 0, 0, NULL},
+    {"time", "TIME", "a time", OPT_TIME, AT(time), 1, 86400, NULL},
 };
-static const struct opt_group groups[] = {{"First", table, 3, 0}, {"Second", more, 3, 0}};
+static const struct opt_group groups[] = {{"First", table, 3, 0}, {"Second", more, 5, 0}};
 
 static int parse(struct vals *v, int *n, struct err *e, int argc, const char **argv)
 {
@@ -63,6 +67,87 @@ static void t_values(void **state)
     assert_false(v.n.set || v.size.set || v.x.set || v.pick.set || v.flag);
     assert_int_equal(PARSE("--count", "1", "--count", "2"), 0); /* the last one counts */
     assert_int_equal(v.n.v, 2);
+}
+
+static void t_lists_and_times(void **state)
+{
+    struct vals v;
+    struct err e;
+    int n;
+    const char *many[2 * (OPT_TEXTS_MAX + 1)];
+    assert_int_equal(PARSE("--list", "a", "x", "--list=", "--list", "b"), 0);
+    assert_int_equal(n, 1);
+    assert_int_equal(v.list.n, 3);
+    assert_string_equal(v.list.v[0], "a");
+    assert_string_equal(v.list.v[1], "");
+    assert_string_equal(v.list.v[2], "b");
+    for (size_t i = 0; i < sizeof many / sizeof *many; i += 2) {
+        many[i] = "--list";
+        many[i + 1] = "y";
+    }
+    assert_int_equal(parse(&v, &n, &e, 2 * OPT_TEXTS_MAX, many), 0);
+    assert_int_equal(v.list.n, OPT_TEXTS_MAX);
+    assert_int_equal(parse(&v, &n, &e, 2 * OPT_TEXTS_MAX + 2, many), ERR_ARG);
+    static const struct {
+        const char *text;
+        uint64_t seconds;
+    } good[] = {{"1s", 1}, {"90s", 90}, {"30m", 1800}, {"24h", 86400}, {"1d", 86400}};
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        assert_int_equal(PARSE("--time", good[i].text), 0);
+        assert_true(v.time.set);
+        assert_int_equal(v.time.v, good[i].seconds);
+    }
+    static const char *const bad[] = {"",
+                                      "s",
+                                      "5",
+                                      "1.5h",
+                                      "-1s",
+                                      "1w",
+                                      "1h ",
+                                      "0s",
+                                      "25h",
+                                      "2d",
+                                      "1hs",
+                                      "0x1s",
+                                      "99999999999999999999d"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_int_equal(PARSE("--time", bad[i]), ERR_ARG);
+    }
+}
+
+static void t_host_port(void **state)
+{
+    static const struct {
+        const char *text, *host;
+        int port; /* -1: none; with port 0 only where any is allowed */
+    } v[] = {{"1.2.3.4:80", "1.2.3.4", 80},
+             {"[::1]:65535", "::1", 65535},
+             {"[fe80::1%en0]:1", "fe80::1%en0", 1},
+             {"mac.local:4433", "mac.local", 4433},
+             {"a:0", "a", 0},
+             {"::1:80", NULL, -1},
+             {"[::1]", NULL, -1},
+             {"[::1]80", NULL, -1},
+             {"[]:80", NULL, -1},
+             {":80", NULL, -1},
+             {"host", NULL, -1},
+             {"host:", NULL, -1},
+             {"host:65536", NULL, -1},
+             {"host:8x", NULL, -1},
+             {"host:-1", NULL, -1},
+             {"", NULL, -1},
+             {"0123456789abcdef:1", NULL, -1}}; /* longer than its place */
+    for (size_t i = 0; i < sizeof v / sizeof *v; i++) {
+        char host[16];
+        uint16_t port = 0;
+        bool ok = opt_host_port(v[i].text, host, sizeof host, &port, true);
+        assert_int_equal(ok, v[i].port >= 0);
+        if (ok) {
+            assert_string_equal(host, v[i].host);
+            assert_int_equal(port, v[i].port);
+        }
+        assert_int_equal(opt_host_port(v[i].text, host, sizeof host, &port, false), v[i].port > 0);
+    }
 }
 
 static void t_arguments(void **state)
@@ -162,8 +247,10 @@ static void t_help(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(t_values), cmocka_unit_test(t_arguments), cmocka_unit_test(t_sizes),
-        cmocka_unit_test(t_errors), cmocka_unit_test(t_help),
+        cmocka_unit_test(t_values),    cmocka_unit_test(t_lists_and_times),
+        cmocka_unit_test(t_host_port), cmocka_unit_test(t_arguments),
+        cmocka_unit_test(t_sizes),     cmocka_unit_test(t_errors),
+        cmocka_unit_test(t_help),
     };
     return cmocka_run_group_tests_name("opt", tests, NULL, NULL);
 }
