@@ -98,6 +98,18 @@ static void wished_name(const struct disco *d, const struct ifstate *f,
     snprintf(out, DISCO_NAME_MAX + 1, "%.*s-%.15s", DISCO_WISH_MAX, d->name, f->net.name);
 }
 
+/* The responder looks: what was known from before is to be seen again soon. */
+static void browses(struct disco *d, struct ifstate *f, uint64_t now)
+{
+    f->browsed = true;
+    for (size_t i = 0; i < d->t.n_sights; i++) {
+        struct sight *s = d->t.sights[i];
+        if (s->ifindex == f->net.index) {
+            s->stale_ns = now + d->interval_ns / SWEEP_DIV;
+        }
+    }
+}
+
 static void start(struct disco *d, struct ifstate *f, uint64_t now)
 {
     uint8_t bytes[TXT_OWN_MAX];
@@ -120,12 +132,8 @@ static void start(struct disco *d, struct ifstate *f, uint64_t now)
         return;
     }
     f->started = true;
-    f->browsed = !d->be->later;
-    for (size_t i = 0; i < d->t.n_sights; i++) {
-        struct sight *s = d->t.sights[i];
-        if (s->ifindex == f->net.index) {
-            s->stale_ns = now + d->interval_ns / SWEEP_DIV;
-        }
+    if (!d->be->later) {
+        browses(d, f, now);
     }
 }
 
@@ -326,7 +334,8 @@ static void started(void *ctx, uint32_t ifindex)
     struct disco *d = ctx;
     struct ifstate *f = state_of(d, ifindex);
     if (f && !d->closing && f->started && !f->broken) {
-        f->browsed = true;
+        browses(d, f, clock_ns());
+        core_soon(d);
     }
 }
 
