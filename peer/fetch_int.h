@@ -200,6 +200,8 @@ struct fetch {
     struct err origin_err;
     double virtual_end[FETCH_PRIOS]; /* when the origin alone would have delivered all so far */
     uint64_t last_trial;             /* the last one that failed */
+    uint64_t origin_said;            /* the last line that it is asked, 0: never */
+    uint32_t origin_unsaid;          /* objects that it was asked for since, without a line */
     uint64_t held_up;                /* this thread was, until then: nobody is late for it */
     uint64_t origin_at;              /* when to look at the origin rule again */
     uint64_t want_deadline;          /* not later than the earliest of all */

@@ -8,6 +8,7 @@
 
 #define CHUNK ((double)STORAGE_CHUNK)
 #define ORIGIN_AHEAD_NS (250 * FETCH_MS)
+#define ORIGIN_SAID_NS (5000 * FETCH_MS)
 
 bool plan_origin_usable(const struct fetch *f, const struct flight *fl)
 {
@@ -105,10 +106,22 @@ void plan_want_origin(struct fetch *f, struct flight *fl, const char *why)
     if (tried) {
         f->last_trial = f->now;
     }
-    if (tried || fl->n_gets || fl->n_members) {
-        fetch_log(f, "%s: %s, the origin is asked for %u of %u chunks",
-                  flight_name(f, fl, name, sizeof name), why, fl->left_chunks, fl->n);
+    if (!tried && !fl->n_gets && !fl->n_members) {
+        return;
     }
+    /* One line in a while: a slow peer makes hundreds of small objects go this way at once. */
+    if (f->origin_said && f->now - f->origin_said < ORIGIN_SAID_NS) {
+        f->origin_unsaid++;
+        return;
+    }
+    char more[64] = "";
+    if (f->origin_unsaid) {
+        snprintf(more, sizeof more, "; so it was for %u other objects before", f->origin_unsaid);
+    }
+    fetch_log(f, "%s: %s, the origin is asked for %u of %u chunks%s",
+              flight_name(f, fl, name, sizeof name), why, fl->left_chunks, fl->n, more);
+    f->origin_said = f->now;
+    f->origin_unsaid = 0;
 }
 
 static bool origin_full(const struct fetch *f)
