@@ -102,7 +102,7 @@ void evil_hello(struct evil_conn *c, uint32_t version, uint32_t version_min)
     Shoal__Hello h = SHOAL__HELLO__INIT;
     Shoal__Frame f = SHOAL__FRAME__INIT;
     uint8_t root[WIRE_ID];
-    uint32_t feature = 4711;
+    uint32_t feature = 4711, optional = SHOAL__FEATURE__FEATURE_RENEW;
     memcpy(root, v->o.source->root, WIRE_ID);
     if (v->o.vice == EVIL_ROOT && evil_late(v)) {
         root[3] ^= 1;
@@ -111,6 +111,8 @@ void evil_hello(struct evil_conn *c, uint32_t version, uint32_t version_min)
         h.n_required = 1;
         h.required = &feature;
     }
+    h.n_optional = 1;
+    h.optional = &optional;
     h.version = version;
     h.version_min = version_min;
     h.node_id.data = v->me.id.b;
@@ -341,6 +343,7 @@ static void read_frame(struct evil_conn *c)
     } else if (codec_decode(p, body_n, raw_n, &m, &e)) {
         must(false, "an honest node sent", &e);
     } else {
+        atomic_fetch_add(&c->ev->pulled, raw_n);
         evil_saw(c, m.f);
         if (!c->dead) {
             take(c, m.f);
@@ -363,6 +366,7 @@ static void *conn_main(void *arg)
         }
         while (!c->dead && !atomic_load(&v->stop)) {
             int r = atomic_load(&v->deaf) ? 0 : bare_wait(c->tls, 20);
+            evil_pull(c);
             if (r > 0) {
                 read_frame(c);
             } else if (atomic_load(&v->deaf)) {
@@ -489,6 +493,7 @@ void evil_get_stats(struct evil *v, struct evil_stats *out)
     out->chunks = atomic_load(&v->chunks);
     out->vices = atomic_load(&v->vices);
     out->told = atomic_load(&v->told);
+    out->pulled = atomic_load(&v->pulled);
 }
 
 void evil_arm(struct evil *v)

@@ -44,6 +44,7 @@
     X(ROSTER, "roster", "rosters of noise")                                              \
     X(NOISE, "noise", "random bytes within TLS")                                         \
     X(PLAIN, "plain", "random bytes past TLS")                                           \
+    X(PULL, "pull", "takes `arg` KB a second and gives nothing")                         \
     X(CREDIT, "credit", "more credit than there can be, Gets for everything")
 
 enum evil_vice {
@@ -83,6 +84,7 @@ struct evil_stats {
         chunks;     /* whole Data sent before the vice began, or with a vice that sends good ones */
     uint64_t vices; /* times that it misbehaved */
     uint64_t told;  /* BadChunk and Goodbye received */
+    uint64_t pulled; /* bytes of Data received */
 };
 
 struct evil;

@@ -24,6 +24,7 @@ struct evil_conn {
     bool up;      /* the other side has said hello */
     uint64_t seq; /* of deltas */
     unsigned turn;
+    uint64_t began, pull_id, pull_bytes; /* PULL */
 };
 
 struct evil {
@@ -37,7 +38,7 @@ struct evil {
     struct evil_conn *conns;
     _Atomic(bool) stop, deaf, looping, armed; /* deaf: CUT or KILL has begun */
     _Atomic(int) peer_port;                   /* of the last that said hello */
-    _Atomic(uint64_t) n_conns, gets, chunks, vices, told;
+    _Atomic(uint64_t) n_conns, gets, chunks, vices, told, pulled;
 };
 
 /* ---- evil.c ---- */
@@ -61,6 +62,17 @@ void evil_send_digests(struct evil_conn *c, const Shoal__Get *g, bool lie);
 void evil_send_data(struct evil_conn *c, const Shoal__Get *g, uint32_t chunk, bool last);
 void evil_dial(struct evil *v, int port);
 
+/* ---- evil_say.c ---- */
+void evil_data(struct evil_conn *c, uint64_t id, uint32_t chunk, bool last, const void *p,
+               size_t n);
+void evil_refuse(struct evil_conn *c, uint64_t id, unsigned reason, uint32_t retry_ms);
+/* Digests, all zero, of n chunks. */
+void evil_state(struct evil_conn *c, uint64_t id, uint64_t size, uint32_t first, uint32_t n);
+/* A message of any kind: `message` is what the frame's union holds. */
+void evil_small(struct evil_conn *c, Shoal__Frame__KindCase kind, void *message);
+/* A well-formed message of any kind; for a Get that is open, its real answer. */
+void evil_any_kind(struct evil_conn *c, int kind, const Shoal__Get *g);
+
 /* ---- evil_vice.c ---- */
 
 /* A Get whose chunks are inside an object: answer it, well or badly. */
@@ -69,6 +81,8 @@ void evil_answer(struct evil_conn *c, const Shoal__Get *g, uint64_t size);
 void evil_saw(struct evil_conn *c, const Shoal__Frame *f);
 /* In place of the first Hello: true when it was sent. */
 bool evil_greet(struct evil_conn *c);
+/* PULL: ask for as much as its rate allows. */
+void evil_pull(struct evil_conn *c);
 /* A moment without anything to read. */
 void evil_idle(struct evil_conn *c);
 

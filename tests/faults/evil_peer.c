@@ -87,9 +87,9 @@ static void print_stats(struct evil *v)
 {
     struct evil_stats st;
     evil_get_stats(v, &st);
-    printf("%llu %llu %llu %llu %llu\n", (unsigned long long)st.conns, (unsigned long long)st.gets,
-           (unsigned long long)st.chunks, (unsigned long long)st.vices,
-           (unsigned long long)st.told);
+    printf("%llu %llu %llu %llu %llu %llu\n", (unsigned long long)st.conns,
+           (unsigned long long)st.gets, (unsigned long long)st.chunks, (unsigned long long)st.vices,
+           (unsigned long long)st.told, (unsigned long long)st.pulled);
     fflush(stdout);
 }
 

@@ -2,6 +2,7 @@
  * evil_vice.c: the vices of evil.h. */
 #include "tests/faults/evil_int.h"
 
+#include "proto/base/clock.h"
 #include "proto/base/num.h"
 
 #include <signal.h>
@@ -26,140 +27,6 @@ static void honest(struct evil_conn *c, const Shoal__Get *g)
     }
 }
 
-/* Data with any bytes. */
-static void data(struct evil_conn *c, uint64_t id, uint32_t chunk, bool last, const void *p,
-                 size_t n)
-{
-    Shoal__Data d = SHOAL__DATA__INIT;
-    Shoal__Frame f = SHOAL__FRAME__INIT;
-    d.id = id;
-    d.chunk = chunk;
-    d.last = last;
-    d.source = SHOAL__SOURCE__SOURCE_ORIGIN;
-    f.kind_case = SHOAL__FRAME__KIND_DATA;
-    f.data = &d;
-    evil_send(c, &f, p, n);
-}
-
-static void refuse(struct evil_conn *c, uint64_t id, unsigned reason, uint32_t retry_ms)
-{
-    Shoal__Refuse r = SHOAL__REFUSE__INIT;
-    Shoal__Frame f = SHOAL__FRAME__INIT;
-    r.id = id;
-    r.reason = (Shoal__RefuseReason)reason;
-    r.text = "no";
-    r.retry_ms = retry_ms;
-    f.kind_case = SHOAL__FRAME__KIND_REFUSE;
-    f.refuse = &r;
-    evil_send(c, &f, NULL, 0);
-}
-
-static void digests(struct evil_conn *c, uint64_t id, uint64_t size, uint32_t first, uint32_t n)
-{
-    Shoal__Digests d = SHOAL__DIGESTS__INIT;
-    Shoal__Frame f = SHOAL__FRAME__INIT;
-    d.id = id;
-    d.object_size = size;
-    d.first_chunk = first;
-    d.sha256.len = (size_t)n * SHA256_SIZE;
-    d.sha256.data = calloc(1, d.sha256.len);
-    d.source = SHOAL__SOURCE__SOURCE_MANIFEST;
-    f.kind_case = SHOAL__FRAME__KIND_DIGESTS;
-    f.digests = &d;
-    if (d.sha256.data) {
-        evil_send(c, &f, NULL, 0);
-    }
-    free(d.sha256.data);
-}
-
-static void small(struct evil_conn *c, Shoal__Frame__KindCase kind, void *message)
-{
-    Shoal__Frame f = SHOAL__FRAME__INIT;
-    f.kind_case = kind;
-    f.ping = message; /* all of the union are pointers */
-    evil_send(c, &f, NULL, 0);
-}
-
-/* A well-formed message of any kind; for a Get that is open, its real answer. */
-static void any_kind(struct evil_conn *c, int kind, const Shoal__Get *g)
-{
-    Shoal__Goodbye bye = SHOAL__GOODBYE__INIT;
-    Shoal__Ping ping = SHOAL__PING__INIT;
-    Shoal__Pong pong = SHOAL__PONG__INIT;
-    Shoal__Join join = SHOAL__JOIN__INIT;
-    Shoal__JoinReply reply = SHOAL__JOIN_REPLY__INIT;
-    Shoal__HaveDelta delta = SHOAL__HAVE_DELTA__INIT;
-    Shoal__HaveAsk ask = SHOAL__HAVE_ASK__INIT;
-    Shoal__Get get = *g;
-    Shoal__Credit credit = SHOAL__CREDIT__INIT;
-    Shoal__Cancel cancel = SHOAL__CANCEL__INIT;
-    Shoal__BadChunk bad = SHOAL__BAD_CHUNK__INIT;
-    uint8_t zero[WIRE_ID] = {0};
-    bye.reason = SHOAL__GOODBYE_REASON__GOODBYE_SHUTDOWN;
-    join.invite_id.data = join.proof.data = zero;
-    join.invite_id.len = WIRE_SESSION;
-    join.proof.len = WIRE_ID;
-    delta.seq = ++c->seq;
-    credit.bytes = 1;
-    cancel.id = bad.chunk = 0;
-    bad.object = g->object;
-    bad.got.data = bad.want.data = zero;
-    bad.got.len = bad.want.len = WIRE_ID;
-    switch (kind) {
-    case SHOAL__FRAME__KIND_HELLO:
-        evil_hello(c, WIRE_VERSION, WIRE_VERSION_MIN);
-        break;
-    case SHOAL__FRAME__KIND_GOODBYE:
-        small(c, SHOAL__FRAME__KIND_GOODBYE, &bye);
-        break;
-    case SHOAL__FRAME__KIND_PING:
-        small(c, SHOAL__FRAME__KIND_PING, &ping);
-        break;
-    case SHOAL__FRAME__KIND_PONG:
-        small(c, SHOAL__FRAME__KIND_PONG, &pong);
-        break;
-    case SHOAL__FRAME__KIND_ROSTER:
-        evil_roster(c);
-        break;
-    case SHOAL__FRAME__KIND_JOIN:
-        small(c, SHOAL__FRAME__KIND_JOIN, &join);
-        break;
-    case SHOAL__FRAME__KIND_JOIN_REPLY:
-        small(c, SHOAL__FRAME__KIND_JOIN_REPLY, &reply);
-        break;
-    case SHOAL__FRAME__KIND_HAVE:
-        evil_have(c, 0, true);
-        break;
-    case SHOAL__FRAME__KIND_HAVE_DELTA:
-        small(c, SHOAL__FRAME__KIND_HAVE_DELTA, &delta);
-        break;
-    case SHOAL__FRAME__KIND_HAVE_ASK:
-        small(c, SHOAL__FRAME__KIND_HAVE_ASK, &ask);
-        break;
-    case SHOAL__FRAME__KIND_GET:
-        small(c, SHOAL__FRAME__KIND_GET, &get);
-        break;
-    case SHOAL__FRAME__KIND_DATA:
-        evil_send_data(c, g, g->first_chunk, false);
-        break;
-    case SHOAL__FRAME__KIND_DIGESTS:
-        evil_send_digests(c, g, false);
-        break;
-    case SHOAL__FRAME__KIND_CREDIT:
-        small(c, SHOAL__FRAME__KIND_CREDIT, &credit);
-        break;
-    case SHOAL__FRAME__KIND_CANCEL:
-        small(c, SHOAL__FRAME__KIND_CANCEL, &cancel);
-        break;
-    case SHOAL__FRAME__KIND_REFUSE:
-        refuse(c, g->id, SHOAL__REFUSE_REASON__REFUSE_STOPPING, 0);
-        break;
-    default:
-        small(c, SHOAL__FRAME__KIND_BAD_CHUNK, &bad);
-        break;
-    }
-}
-
 /* ---- one at a time ---- */
 
 static void wrong_bytes(struct evil_conn *c, const Shoal__Get *g, uint64_t size)
@@ -176,7 +43,7 @@ static void wrong_bytes(struct evil_conn *c, const Shoal__Get *g, uint64_t size)
         } else {
             p[n / 2] ^= 1;
         }
-        data(c, g->id, g->first_chunk + i, i + 1 == g->chunk_count, p, n);
+        evil_data(c, g->id, g->first_chunk + i, i + 1 == g->chunk_count, p, n);
         free(p);
     }
 }
@@ -238,22 +105,22 @@ static void wrong_sizes(struct evil_conn *c, const Shoal__Get *g, uint64_t size)
     uint8_t *p = evil_bytes(c, key_of(g), g->first_chunk, n);
     switch (c->turn++ % 6) {
     case 0:
-        digests(c, g->id, size + 1, g->first_chunk, g->chunk_count);
+        evil_state(c, g->id, size + 1, g->first_chunk, g->chunk_count);
         break;
     case 1:
-        data(c, g->id, g->first_chunk, true, p, n - 1);
+        evil_data(c, g->id, g->first_chunk, true, p, n - 1);
         break;
     case 2:
-        data(c, g->id, g->first_chunk, true, NULL, 0);
+        evil_data(c, g->id, g->first_chunk, true, NULL, 0);
         break;
     case 3:
-        digests(c, g->id, 0, 0, 0);
+        evil_state(c, g->id, 0, 0, 0);
         break;
     case 4:
-        digests(c, g->id, UINT64_MAX, g->first_chunk, g->chunk_count);
+        evil_state(c, g->id, UINT64_MAX, g->first_chunk, g->chunk_count);
         break;
     default:
-        digests(c, g->id, size, 65000, 4000);
+        evil_state(c, g->id, size, 65000, 4000);
         break;
     }
     free(p);
@@ -263,16 +130,16 @@ static void wrong_sizes(struct evil_conn *c, const Shoal__Get *g, uint64_t size)
 static void unasked(struct evil_conn *c, const Shoal__Get *g)
 {
     uint8_t junk[300] = {1, 2, 3};
-    data(c, g->id + 1000000, 0, false, junk, sizeof junk);
-    data(c, 0, 0, true, junk, sizeof junk);
-    data(c, g->id, 60000, false, junk, sizeof junk);
-    digests(c, g->id + 1, 300, 0, 1);
-    digests(c, g->id + 1000000, 1ull << 32, 0, 4096);
-    digests(c, g->id, 1ull << 33, 4000, 100);
-    refuse(c, g->id + 1000000, 1, 0);
-    refuse(c, UINT64_MAX, 7, UINT32_MAX);
+    evil_data(c, g->id + 1000000, 0, false, junk, sizeof junk);
+    evil_data(c, 0, 0, true, junk, sizeof junk);
+    evil_data(c, g->id, 60000, false, junk, sizeof junk);
+    evil_state(c, g->id + 1, 300, 0, 1);
+    evil_state(c, g->id + 1000000, 1ull << 32, 0, 4096);
+    evil_state(c, g->id, 1ull << 33, 4000, 100);
+    evil_refuse(c, g->id + 1000000, 1, 0);
+    evil_refuse(c, UINT64_MAX, 7, UINT32_MAX);
     honest(c, g);
-    data(c, g->id, g->first_chunk, true, junk, sizeof junk); /* it is answered already */
+    evil_data(c, g->id, g->first_chunk, true, junk, sizeof junk); /* it is answered already */
 }
 
 static void gaps(struct evil_conn *c, const Shoal__Get *g)
@@ -290,9 +157,9 @@ static void gaps(struct evil_conn *c, const Shoal__Get *g)
         d.n_removed = 1;
         d.removed = spans;
     }
-    small(c, SHOAL__FRAME__KIND_HAVE_DELTA, &d);
+    evil_small(c, SHOAL__FRAME__KIND_HAVE_DELTA, &d);
     d.seq = 1;
-    small(c, SHOAL__FRAME__KIND_HAVE_DELTA, &d);
+    evil_small(c, SHOAL__FRAME__KIND_HAVE_DELTA, &d);
     evil_have(c, c->seq - 1, false);
     honest(c, g);
 }
@@ -322,7 +189,7 @@ static void huge(struct evil_conn *c)
         h.last = part + 1 == PARTS;
         h.n_rows = ROWS;
         h.rows = rows;
-        small(c, SHOAL__FRAME__KIND_HAVE, &h);
+        evil_small(c, SHOAL__FRAME__KIND_HAVE, &h);
     }
     free(ones);
 }
@@ -330,8 +197,8 @@ static void huge(struct evil_conn *c)
 static void pings(struct evil_conn *c)
 {
     Shoal__Ping p = SHOAL__PING__INIT;
-    for (p.id = 1; p.id <= 2000 && !c->dead; p.id++) {
-        small(c, SHOAL__FRAME__KIND_PING, &p);
+    for (p.id = 1; p.id <= 500 && !c->dead; p.id++) {
+        evil_small(c, SHOAL__FRAME__KIND_PING, &p);
     }
 }
 
@@ -359,7 +226,7 @@ static void accuse(struct evil_conn *c)
         b.got.data = b.want.data = sha;
         b.got.len = b.want.len = WIRE_ID;
         b.source = SHOAL__SOURCE__SOURCE_MANIFEST;
-        small(c, SHOAL__FRAME__KIND_BAD_CHUNK, &b);
+        evil_small(c, SHOAL__FRAME__KIND_BAD_CHUNK, &b);
     }
     c->turn++;
 }
@@ -380,13 +247,13 @@ static void rosters(struct evil_conn *c)
     r.version = UINT64_MAX;
     r.blob.data = blob;
     r.blob.len = sizeof blob;
-    small(c, SHOAL__FRAME__KIND_ROSTER, &r);
+    evil_small(c, SHOAL__FRAME__KIND_ROSTER, &r);
     struct buf *b = &c->ev->member.blob; /* the real one with one bit changed */
     if (b->n && b->n <= sizeof blob) {
         memcpy(blob, b->p, b->n);
         blob[c->turn * 37u % b->n] ^= 4;
         r.blob.len = b->n;
-        small(c, SHOAL__FRAME__KIND_ROSTER, &r);
+        evil_small(c, SHOAL__FRAME__KIND_ROSTER, &r);
     }
 }
 
@@ -396,7 +263,7 @@ static void credits(struct evil_conn *c, const Shoal__Get *g)
     Shoal__Credit x = SHOAL__CREDIT__INIT;
     for (int i = 0; i < 64; i++) {
         x.bytes = WIRE_CREDIT_MAX;
-        small(c, SHOAL__FRAME__KIND_CREDIT, &x);
+        evil_small(c, SHOAL__FRAME__KIND_CREDIT, &x);
     }
     for (size_t i = 0; i < 300; i++) {
         Shoal__ObjectId o = SHOAL__OBJECT_ID__INIT;
@@ -409,7 +276,7 @@ static void credits(struct evil_conn *c, const Shoal__Get *g)
         get.chunk_count = i % 2 ? 1 : WIRE_GET_CHUNKS_MAX;
         get.priority = SHOAL__PRIORITY__PRIORITY_DEMAND;
         get.want_digests = true;
-        small(c, SHOAL__FRAME__KIND_GET, &get);
+        evil_small(c, SHOAL__FRAME__KIND_GET, &get);
     }
     c->turn++;
     honest(c, g);
@@ -483,12 +350,15 @@ void evil_answer(struct evil_conn *c, const Shoal__Get *g, uint64_t size)
         break;
     case EVIL_SILENT:
         break;
+    case EVIL_PULL:
+        evil_refuse(c, g->id, SHOAL__REFUSE_REASON__REFUSE_NOT_HELD, 0);
+        break;
     case EVIL_REFUSE:
-        refuse(c, g->id, c->turn % 10, c->turn / 10 % 2 ? 30 : 0);
+        evil_refuse(c, g->id, c->turn % 10, c->turn / 10 % 2 ? 30 : 0);
         c->turn++;
         break;
     case EVIL_CLOSE:
-        any_kind(c, v->o.arg, g);
+        evil_any_kind(c, v->o.arg, g);
         c->dead = true;
         break;
     case EVIL_FRAME0:
@@ -600,10 +470,10 @@ bool evil_greet(struct evil_conn *c)
         x.bytes = 1000;
         switch (c->server ? atomic_load(&v->n_conns) % 4 : 3) {
         case 0:
-            small(c, SHOAL__FRAME__KIND_CREDIT, &x);
+            evil_small(c, SHOAL__FRAME__KIND_CREDIT, &x);
             break;
         case 1:
-            data(c, 1, 0, false, junk, sizeof junk);
+            evil_data(c, 1, 0, false, junk, sizeof junk);
             break;
         case 2:
             evil_have(c, 0, true);
@@ -619,6 +489,34 @@ bool evil_greet(struct evil_conn *c)
     }
     evil_late(v);
     return true;
+}
+
+void evil_pull(struct evil_conn *c)
+{
+    struct evil *v = c->ev;
+    const struct evil_source *s = v->o.source;
+    uint64_t now = clock_ns(), size;
+    if (v->o.vice != EVIL_PULL || !c->up) {
+        return;
+    }
+    c->began = c->began ? c->began : now;
+    /* what has been asked for is at most what the rate gives, and 2 MB ahead of what has come */
+    while (!c->dead && c->pull_bytes < (now - c->began) / 1000u * (uint64_t)v->o.arg / 1000u &&
+           c->pull_bytes < atomic_load(&v->pulled) + (2u << 20) && evil_late(v)) {
+        const struct object_key *k = &s->keys[c->pull_id++ % s->n];
+        Shoal__ObjectId o = SHOAL__OBJECT_ID__INIT;
+        Shoal__Get get = SHOAL__GET__INIT;
+        o.kind = k->kind;
+        o.layer = k->layer;
+        o.index = k->index;
+        s->size(s->ctx, *k, &size);
+        get.id = c->pull_id;
+        get.object = &o;
+        get.chunk_count = storage_chunks(size);
+        get.priority = SHOAL__PRIORITY__PRIORITY_DEMAND;
+        evil_small(c, SHOAL__FRAME__KIND_GET, &get);
+        c->pull_bytes += size; /* the first credit is 1 GiB: enough */
+    }
 }
 
 void evil_idle(struct evil_conn *c)
