@@ -219,11 +219,11 @@ static void say_result(struct cli_session *s, const struct prompt *p, const stru
     cli_note(
         s->c,
         "%zu prompt tokens in %s; %zu new in %s (%.1f a second); experts: RAM %llu, disk %llu, "
-        "origin %llu; %s from the origin, %s from peers, %s from disk",
+        "peers %llu, origin %llu; %s from the origin, %s from peers, %s from disk",
         p->ids.n, cli_duration(a->gen.prefill_s, d1), a->gen.n, cli_duration(a->gen.decode_s, d2),
         a->decode_tok_s, (unsigned long long)v.ram_hits, (unsigned long long)v.disk_hits,
-        (unsigned long long)v.origin_fetches, cli_bytes(v.origin_bytes, b1),
-        cli_bytes(v.peer_bytes, b3), cli_bytes(v.disk_bytes, b2));
+        (unsigned long long)v.peer_fetches, (unsigned long long)v.origin_fetches,
+        cli_bytes(v.origin_bytes, b1), cli_bytes(v.peer_bytes, b3), cli_bytes(v.disk_bytes, b2));
     cli_note(s->c, "receipt %s", a->receipt);
 }
 

@@ -33,10 +33,17 @@ int cli_session_progress(void *ctx, const struct infer_progress *p)
 }
 
 /* " | RAM 120, disk 3, origin 45 (12.3 MB at 3.3 MB/s)": experts by the tier that gave them, and
- * the origin's bytes. Short, so that all of it fits on a line of 80 columns. */
+ * the origin's bytes, or the peers' experts when there are such. Short, so that all of it fits on a
+ * line of 80 columns. */
 static void tiers(const struct store_stats *v, char *out, size_t n)
 {
     char a[CLI_NUM], b[CLI_NUM];
+    if (v->peer_fetches) {
+        snprintf(out, n, " | RAM %llu, disk %llu, peers %llu, origin %llu",
+                 (unsigned long long)v->ram_hits, (unsigned long long)v->disk_hits,
+                 (unsigned long long)v->peer_fetches, (unsigned long long)v->origin_fetches);
+        return;
+    }
     int k = snprintf(out, n, " | RAM %llu, disk %llu, origin %llu (%s",
                      (unsigned long long)v->ram_hits, (unsigned long long)v->disk_hits,
                      (unsigned long long)v->origin_fetches, cli_bytes(v->origin_bytes, a));

@@ -316,6 +316,11 @@ int spawn_end(struct spawn_child *c, int sig)
     remember(c->pid, 0);
     c->pid = 0;
     c->status = WIFEXITED(st) ? WEXITSTATUS(st) : 128 + WTERMSIG(st);
+    if (c->status && sig != SIGKILL) { /* what a sanitizer found, say */
+        char *said = spawn_said(c);
+        fprintf(stderr, "%s\n", said);
+        free(said);
+    }
     unlink(c->out);
     unlink(c->err);
     return c->status;
