@@ -33,17 +33,21 @@ static uint8_t byte_of(const char *name, uint64_t i)
     return (uint8_t)((i * 2654435761u >> 13) + (uint8_t)name[0] + i / 1000003);
 }
 
+static const uint8_t *scope(void)
+{
+    static const uint8_t s[SHA256_SIZE] = {9, 8, 7};
+    return s;
+}
+
 static void answer(struct node *n, struct mesh_file_read *r)
 {
     const struct file *f = NULL;
-    uint8_t scope[SHA256_SIZE];
-    memset(scope, 9, sizeof scope);
     for (size_t i = 0; i < FILES; i++) {
         if (n->files[i].name[0] && strcmp(n->files[i].name, r->name) == 0) {
             f = &n->files[i];
         }
     }
-    if (!f || memcmp(scope, r->scope, sizeof scope) != 0 || n->fail) {
+    if (!f || memcmp(scope(), r->scope, SHA256_SIZE) != 0 || n->fail) {
         r->done(r, n->fail ? n->fail : ERR_NOTFOUND);
         return;
     }
@@ -146,13 +150,6 @@ static size_t reads_of(struct node *n)
     size_t r = n->reads;
     pthread_mutex_unlock(&n->mu);
     return r;
-}
-
-static const uint8_t *scope(void)
-{
-    static uint8_t s[SHA256_SIZE];
-    memset(s, 9, sizeof s);
-    return s;
 }
 
 /* The file is there, whole, and given by `giver` (or anybody). */
