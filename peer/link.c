@@ -285,10 +285,42 @@ void link_broke(struct plink *l, const char *how)
     link_close(l, SHOAL__GOODBYE_REASON__GOODBYE_PROTOCOL, how, DISCO_REJECTED, how);
 }
 
+/* Without the port, which is a new one each time. */
+static void host_of(const struct tls_conn *c, char host[80])
+{
+    snprintf(host, 80, "%s", tls_conn_address(c));
+    char *colon = strrchr(host, ':');
+    if (colon) {
+        *colon = 0;
+    }
+}
+
+bool link_guest(const struct plink *l)
+{
+    return !l->dialed && (l->state == LINK_HELLO || l->state == LINK_GUEST) &&
+           l->tls.trust == TLS_GUEST;
+}
+
+void link_guest_left(struct plink *l)
+{
+    struct key_id k;
+    char host[80], id[ID_SHORT];
+    if (!link_guest(l) || l->m->closing) {
+        return;
+    }
+    memcpy(k.b, l->tls.id, WIRE_ID);
+    id_short(&k, id);
+    host_of(l->c, host);
+    l->m->guests_failed++;
+    mesh_log_once(l->m, "refused %s with the key %s: it is not a member and came with no invite",
+                  host, id);
+}
+
 static void on_close(void *ctx, struct tls_conn *c, const struct tls_close *why)
 {
     struct plink *l = ctx;
     (void)c;
+    link_guest_left(l);
     if (l->state != LINK_CLOSING) {
         link_set_state(l, LINK_CLOSING);
     }
@@ -359,11 +391,7 @@ static void accept_close(void *ctx, struct tls_conn *c, const struct tls_close *
         id_short(&k, id);
     }
     char host[80];
-    snprintf(host, sizeof host, "%s", tls_conn_address(c));
-    char *colon = strrchr(host, ':'); /* the port is a new one each time */
-    if (colon) {
-        *colon = 0;
-    }
+    host_of(c, host);
     (void)n;
     mesh_log_once(m, "refused %s%s%s: %s%s%s", host, id[0] ? " with the key " : "", id,
                   tls_end_text(why->end), why->err.msg[0] ? ": " : "", why->err.msg);
@@ -477,6 +505,7 @@ void link_tick(struct plink *l, uint64_t now)
     switch (l->state) {
     case LINK_HELLO:
         if (in_state > m->o.hello_ms * MS_NS) {
+            link_guest_left(l);
             link_abort(l, DISCO_TIMEOUT, "connected, but no hello came");
         }
         break;
@@ -487,7 +516,7 @@ void link_tick(struct plink *l, uint64_t now)
         break;
     case LINK_GUEST:
         if (in_state > GUEST_MS * MS_NS) {
-            m->guests_failed += !l->dialed;
+            link_guest_left(l);
             link_close(l, SHOAL__GOODBYE_REASON__GOODBYE_GROUP, "nothing came that makes a member",
                        DISCO_REJECTED, "the node there is no member of this shoal");
         }

@@ -131,6 +131,11 @@ void link_down(struct plink *l, bool goodbye);
 void link_decide_end(struct plink *l, enum disco_outcome end,
                      const char *text); /* the first counts */
 void link_broke(struct plink *l, const char *how);
+/* It came in because an invite is open (or as a member that we have not heard of), and has not
+ * shown anything yet. */
+bool link_guest(const struct plink *l);
+/* Such a one ends by itself: a stranger; counted, and said once. Before its state changes. */
+void link_guest_left(struct plink *l);
 void link_send_hello(struct plink *l, bool full);
 void link_send_have_ask(struct plink *l);
 /* A decoded message; `raw` has its raw bytes, which may be taken out. */

@@ -200,7 +200,9 @@ static void on_goodbye(struct plink *l, const Shoal__Goodbye *g)
     case SHOAL__GOODBYE_REASON__GOODBYE_SHUTDOWN:
     case SHOAL__GOODBYE_REASON__GOODBYE_SLEEP:
         end = DISCO_GOODBYE;
-        mesh_log(l->m, "peer %s says goodbye: %s", l->node, text);
+        if (!link_guest(l)) {
+            mesh_log(l->m, "peer %s says goodbye: %s", l->node, text);
+        }
         break;
     case SHOAL__GOODBYE_REASON__GOODBYE_DUPLICATE:
     case SHOAL__GOODBYE_REASON__GOODBYE_REPLACED:
@@ -216,8 +218,13 @@ static void on_goodbye(struct plink *l, const Shoal__Goodbye *g)
     case SHOAL__GOODBYE_REASON__GOODBYE_SELF:
         break;
     default:
-        mesh_log_once(l->m, "peer %s ends the connection: %s", l->node, text);
+        if (!link_guest(l)) {
+            mesh_log_once(l->m, "peer %s ends the connection: %s", l->node, text);
+        }
         break;
+    }
+    if (end != DISCO_CLOSED) { /* those are of nodes that turned out to be members */
+        link_guest_left(l);
     }
     l->asleep = g->reason == SHOAL__GOODBYE_REASON__GOODBYE_SLEEP;
     if (!l->silent) {

@@ -158,6 +158,11 @@ static void on_reply(struct attempt *a, const Shoal__JoinReply *r)
     }
     join_answer_free(&x);
     give_up(a);
+    /* Only the inviter knows more of the invite than that it is none of its own: its other
+     * addresses would say the same. */
+    if (x.result != JOINED && x.result != JOIN_NO_SUCH_INVITE) {
+        close_all(a->j);
+    }
 }
 
 static void on_frame(void *ctx, struct tls_conn *c, struct frame *f)
