@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -144,16 +145,17 @@ const char *cli_duration(double s, char out[CLI_NUM])
 
 /* ---- signals ---- */
 
-static volatile sig_atomic_t interrupted; /* the one thing a signal handler may touch */
+/* The one thing that the signal handler touches; other threads look at it, too. Lock-free. */
+static atomic_int interrupted;
 
 static void on_signal(int sig)
 {
-    interrupted = 1;
+    atomic_store(&interrupted, 1);
 }
 
 bool cli_interrupted(void)
 {
-    return interrupted != 0;
+    return atomic_load(&interrupted) != 0;
 }
 
 void cli_ignore_sigpipe(void)
