@@ -51,6 +51,7 @@ void gave_add(struct gave *g, const struct fetch_result *r)
             o->bytes += f->bytes;
             o->chunks += f->chunks;
             o->objects++;
+            o->experts += r->key.kind == STORE_KEY_EXPERT;
         }
     }
     g->peer_bytes += peers;
@@ -74,10 +75,11 @@ json_t *gave_json(struct gave *g)
         char id[ID_TEXT];
         id_text(&o->id, id);
         json_t *name = json_string(o->name);
-        json_array_append_new(list, json_pack("{s:s,s:o,s:I,s:I,s:I}", "id", id, "name",
+        json_array_append_new(list, json_pack("{s:s,s:o,s:I,s:I,s:I,s:I}", "id", id, "name",
                                               name ? name : json_string(""), "bytes",
                                               (json_int_t)o->bytes, "chunks", (json_int_t)o->chunks,
-                                              "objects", (json_int_t)o->objects));
+                                              "objects", (json_int_t)o->objects, "experts",
+                                              (json_int_t)o->experts));
     }
     json_t *j = json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:o}", "objects", (json_int_t)g->objects,
                           "failed", (json_int_t)g->failed, "from_peers", (json_int_t)g->from_peers,

@@ -356,6 +356,11 @@ static void origin_cancel(void *ctx, uint64_t id)
     store_origin_cancel(((struct lan *)ctx)->st, id);
 }
 
+static void origin_raise(void *ctx, uint64_t id, enum fetch_prio prio)
+{
+    store_origin_raise(((struct lan *)ctx)->st, id, store_of(prio));
+}
+
 static int origin_data(void *ctx, uint64_t id, uint32_t chunk, void *p, size_t n,
                        const uint8_t *sha256)
 {
@@ -509,7 +514,7 @@ int lan_open(struct node *n, struct lan **out, struct err *e)
 {
     struct lan *l = calloc(1, sizeof *l);
     const struct model *m = store_model(n->st);
-    struct mesh_origin origin = {l, origin_get, origin_cancel};
+    struct mesh_origin origin = {l, origin_get, origin_cancel, origin_raise};
     struct store_origin_answers answers = {l, origin_data, origin_fail};
     *out = NULL;
     if (!l) {

@@ -40,6 +40,10 @@ struct node_opts {
      * only make node_close be called soon. NULL: such a request is refused in words. */
     void (*stop)(void *ctx);
     void *stop_ctx;
+    /* Delete the kept states of conversations ("op": "forget"): how many and their bytes. On a
+     * thread of the node. NULL: refused, since this process keeps none. */
+    int (*forget)(void *ctx, size_t *n, uint64_t *bytes, struct err *e);
+    void *forget_ctx;
 };
 
 int node_open(const struct node_opts *o, struct node **out, struct err *e);
@@ -60,9 +64,9 @@ void node_computing(struct node *n, int by);
  * *out. */
 int node_status(struct node *n, json_t **out, struct err *e);
 /* One request to the owner of a home: {"op": "status" | "why" | "unban" | "limits" | "invite" |
- * "add_peer" | "verify" | "ping" | "stop", ...}; the answer is an object, "error": {"code",
- * "message"} in it when it failed (and then this fails with it). ERR_OFFLINE: no process owns the
- * home. timeout_ms 0: 10 s. The request stays the caller's, and so becomes *answer. */
+ * "add_peer" | "verify" | "ping" | "stop" | "forget", ...}; the answer is an object, "error":
+ * {"code", "message"} in it when it failed (and then this fails with it). ERR_OFFLINE: no process
+ * owns the home. timeout_ms 0: 10 s. The request stays the caller's, and so becomes *answer. */
 int node_ask(const char *home, json_t *request, unsigned timeout_ms, json_t **answer,
              struct err *e);
 

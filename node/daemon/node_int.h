@@ -66,7 +66,7 @@ json_t *yield_json(struct yield *y);
 struct gave_one {
     struct key_id id;
     char name[FETCH_NAME];
-    uint64_t bytes, chunks, objects; /* objects: it took part in */
+    uint64_t bytes, chunks, objects, experts; /* objects: it took part in */
 };
 struct gave {
     pthread_mutex_t mu;
@@ -78,7 +78,7 @@ struct gave {
 void gave_init(struct gave *g);
 void gave_free(struct gave *g);
 void gave_add(struct gave *g, const struct fetch_result *r);
-/* {"objects",...,"peers":[{"id","name","bytes","objects"}]} */
+/* {"objects",...,"peers":[{"id","name","bytes","chunks","objects","experts"}]} */
 json_t *gave_json(struct gave *g);
 
 /* ---- lan.c ---- */

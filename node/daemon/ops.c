@@ -256,13 +256,27 @@ static int op_stop(struct ops *o, const json_t *req, json_t **out, struct err *e
     return 0;
 }
 
+static int op_forget(struct ops *o, const json_t *req, json_t **out, struct err *e)
+{
+    size_t states = 0;
+    uint64_t bytes = 0;
+    if (!o->n->o.forget) {
+        return err_set(e, ERR_REFUSED, "the process that runs this node keeps no states");
+    }
+    int r = o->n->o.forget(o->n->o.forget_ctx, &states, &bytes, e);
+    if (!r) {
+        *out = json_pack("{s:I,s:I}", "states", (json_int_t)states, "bytes", (json_int_t)bytes);
+    }
+    return r;
+}
+
 static const struct {
     const char *name;
     int (*run)(struct ops *o, const json_t *req, json_t **out, struct err *e);
 } table[] = {
-    {"status", op_status}, {"why", op_why},       {"unban", op_unban},
-    {"limits", op_limits}, {"invite", op_invite}, {"add_peer", op_add_peer},
-    {"look", op_look},     {"verify", op_verify}, {"stop", op_stop},
+    {"status", op_status}, {"why", op_why},           {"unban", op_unban}, {"limits", op_limits},
+    {"invite", op_invite}, {"add_peer", op_add_peer}, {"look", op_look},   {"verify", op_verify},
+    {"stop", op_stop},     {"forget", op_forget},
 };
 
 /* ---- running them ---- */
@@ -318,7 +332,9 @@ void ops_request(void *ctx, const struct control_to *to, json_t *req)
     struct guests *g = node_guests_now(o->n);
     bool kept = false;
     if (!strcmp(op, "ping")) {
-        control_answer(o->n->control, to, json_pack("{s:b,s:i}", "ok", 1, "pid", (int)getpid()));
+        control_answer(o->n->control, to,
+                       json_pack("{s:b,s:i,s:b}", "ok", 1, "pid", (int)getpid(), "opening",
+                                 o->n->model && !g));
     } else if (!g && !strcmp(op, "hello")) { /* no store, or not yet */
         bool none = !o->n->model;
         control_answer(o->n->control, to,

@@ -39,7 +39,7 @@ static void begin(struct kit_node *k)
 void kit_lonely(struct kit_node *k)
 {
     begin(k);
-    k->home = temp_home();
+    k->home = util_tmpdir(); /* in memory where there is plenty: a node syncs much */
 }
 
 static void take_in(struct kit_node *k, const struct kit_node *keeper)
@@ -84,13 +84,12 @@ void kit_second(struct kit_node *k, const struct kit_node *first)
 {
     begin(k);
     k->home = strdup(first->home);
-    k->o.meta_wait_ms = 1; /* says whose the home is, to kit_end */
+    k->second = true;
 }
 
 void kit_open(struct kit_node *k, const char *model, const struct kit_node *to)
 {
     struct err e = {0};
-    bool second = k->o.meta_wait_ms == 1;
     struct node_opts had = k->o;
     k->o = (struct node_opts){
         .home = k->home,
@@ -107,7 +106,7 @@ void kit_open(struct kit_node *k, const char *model, const struct kit_node *to)
                   .log_ctx = &k->log},
         .listen_host = "127.0.0.1",
         .no_bonjour = true,
-        .meta_wait_ms = second ? 1 : had.meta_wait_ms,
+        .meta_wait_ms = to ? 20000 : 20,
         .must_own = had.must_own,
         .verify = had.verify,
         .verify_ctx = had.verify_ctx,
@@ -139,7 +138,7 @@ void kit_end(struct kit_node *k)
 {
     kit_close(k);
     util_log_free(&k->log);
-    if (k->o.meta_wait_ms == 1) {
+    if (k->second) {
         free(k->home);
     } else {
         drop_home(k->home);

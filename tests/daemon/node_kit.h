@@ -24,6 +24,7 @@
 
 struct kit_node {
     char *home;
+    bool second; /* the home is another kit_node's */
     struct util_log log;
     struct node_opts o;
     char peer[64];
