@@ -286,7 +286,7 @@ void link_broke(struct plink *l, const char *how)
 }
 
 /* Without the port, which is a new one each time. */
-static void host_of(const struct tls_conn *c, char host[80])
+void link_host(const struct tls_conn *c, char host[80])
 {
     snprintf(host, 80, "%s", tls_conn_address(c));
     char *colon = strrchr(host, ':');
@@ -310,7 +310,7 @@ void link_guest_left(struct plink *l)
     }
     memcpy(k.b, l->tls.id, WIRE_ID);
     id_short(&k, id);
-    host_of(l->c, host);
+    link_host(l->c, host);
     l->m->guests_failed++;
     mesh_log_once(l->m, "refused %s with the key %s: it is not a member and came with no invite",
                   host, id);
@@ -384,17 +384,16 @@ static void accept_close(void *ctx, struct tls_conn *c, const struct tls_close *
     if (why->end == TLS_END_LOCAL) {
         return;
     }
-    uint64_t n = ++m->refused[(unsigned)why->end < 16 ? why->end : 15];
+    m->refused[(unsigned)why->end < 16 ? why->end : 15]++;
     if (why->has_id) {
         struct key_id k;
         memcpy(k.b, why->id, WIRE_ID);
         id_short(&k, id);
     }
     char host[80];
-    host_of(c, host);
-    (void)n;
-    mesh_log_once(m, "refused %s%s%s: %s%s%s", host, id[0] ? " with the key " : "", id,
-                  tls_end_text(why->end), why->err.msg[0] ? ": " : "", why->err.msg);
+    link_host(c, host);
+    mesh_log_once(m, "refused %s%s%s: %s", host, id[0] ? " with the key " : "", id,
+                  why->err.msg[0] ? why->err.msg : tls_end_text(why->end));
 }
 
 const struct tls_conn_cb link_accept_cb = {accept_open, accept_frame, NULL, NULL, accept_close};

@@ -101,6 +101,8 @@ struct plink {
 /* A connection that this node dials; NULL when it cannot even begin. */
 struct plink *link_dial(struct mesh *m, const char *row, const struct sockaddr_storage *addr);
 /* ctx: struct mesh. For the listener. */
+/* The other side's host, without the port, for lines that are said once. */
+void link_host(const struct tls_conn *c, char host[80]);
 extern const struct tls_conn_cb link_accept_cb;
 
 /* Say goodbye and close. `reason` is a GoodbyeReason; end and text are for discovery and the log.

@@ -339,7 +339,9 @@ static void admit(struct plink *l, const struct join_request *q)
     }
     if (r) {
         m->guests_failed++;
-        mesh_log_once(m, "not taken in, from %s: %s", tls_conn_address(l->c), e.msg);
+        char host[80];
+        link_host(l->c, host);
+        mesh_log_once(m, "not taken in, from %s: %s", host, e.msg);
     } else {
         m->joined++;
         mesh_log(m, "node %s joined the shoal by an invite", l->node);

@@ -236,7 +236,9 @@ static json_t *refused_json(struct mesh *m)
     json_object_set_new(o, "strangers", num(s.strangers));
     json_object_set_new(o, "not_tls", num(s.not_tls));
     json_object_set_new(o, "over_limit", num(s.over_limit));
-    json_object_set_new(o, "failed", num(s.failed));
+    /* the pool counts strangers and what is no TLS among the failed ones, too */
+    uint64_t named = s.strangers + s.not_tls;
+    json_object_set_new(o, "failed", num(s.failed > named ? s.failed - named : 0));
     json_object_set_new(o, "invites", num(m->guests_failed));
     json_object_set_new(o, "protocol_faults", num(m->protocol_faults));
     json_object_set_new(o, "doubles", num(m->clones));
