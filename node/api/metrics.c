@@ -2,6 +2,7 @@
  * metrics.c: a node's report as Prometheus reads it (text format 0.0.4). */
 #include "node/api/api.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 struct metric {

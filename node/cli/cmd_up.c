@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * cmd_up.c: `shoal up`: a node that serves and fetches until it is told to stop. */
-#include "node/api/api.h"
 #include "node/cli/home.h"
+#include "node/cli/service.h"
+#include "node/cli/states.h"
 #include "node/cli/verify.h"
 #include "node/daemon/node.h"
 
@@ -9,6 +10,7 @@
 
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,7 +22,9 @@
 struct up_opts {
     struct common_opts common;
     struct home_opts home;
-    const char *model, *api, *listen;
+    struct service_opts service;
+    struct compute_opts compute;
+    const char *model, *listen;
     struct opt_texts peers;
     bool no_bonjour, offline;
     struct opt_count rate_limit, disk_budget, upload, upload_peer;
@@ -30,9 +34,6 @@ struct up_opts {
 static const struct opt node_table[] = {
     {"model", "M", "folder or http(s) URL of a K3 model; without it the demo model is used",
      OPT_TEXT, AT(model), 0, 0, NULL},
-    {"api", "HOST:PORT",
-     "answer GET /health and GET /metrics there; only on this machine (127.0.0.1, [::1])", OPT_TEXT,
-     AT(api), 0, 0, NULL},
     {"offline", NULL, "never contact the origin: what no peer has is an error", OPT_FLAG,
      AT(offline), 0, 0, NULL},
 };
@@ -59,9 +60,11 @@ static const struct opt limit_table[] = {
 };
 static const struct opt_group groups[] = {
     {"Node", home_opts_table, HOME_OPTS_COUNT, AT(home)},
-    {"Model and API", node_table, sizeof node_table / sizeof *node_table, 0},
+    {"Model", node_table, sizeof node_table / sizeof *node_table, 0},
+    {"API", service_opts_table, SERVICE_OPTS_COUNT, AT(service)},
     {"Peers", peer_table, sizeof peer_table / sizeof *peer_table, 0},
     {"Limits", limit_table, sizeof limit_table / sizeof *limit_table, 0},
+    {"Computation, with --api", compute_opts_table, COMPUTE_OPTS_COUNT, AT(compute)},
     {"General", common_opts_table, COMMON_OPTS_COUNT, 0},
 };
 #undef AT
@@ -72,9 +75,13 @@ struct up {
     struct buf source;
     struct kern_backend *be;
     struct node *node;
-    struct api *api;
-    pthread_mutex_t lock; /* held until the node is open, and by a verifying run */
-    _Atomic(bool) stop;
+    bool with_api;
+    struct cli quiet; /* of the sessions: they say no plan and show no progress */
+    struct cli_session session;
+    bool session_open;
+    struct service *service; /* NULL without the API */
+    atomic_bool serving;     /* `service` may be asked */
+    pthread_mutex_t lock;    /* held until the node is open, and by a verifying run */
 };
 
 /* ---- what the node asks of this process ---- */
@@ -85,10 +92,13 @@ static void on_log(void *ctx, const char *line)
     cli_note(u->c, "%s", line);
 }
 
+/* As a signal does: what runs a prompt for a member looks at the same flag. */
 static void on_stop(void *ctx)
 {
-    struct up *u = ctx;
-    atomic_store(&u->stop, true);
+    (void)ctx;
+    if (!cli_interrupted()) {
+        kill(getpid(), SIGTERM);
+    }
 }
 
 /* A member wants to know what this node computes. The weights are brought into memory for it and
@@ -96,25 +106,41 @@ static void on_stop(void *ctx)
 static void on_verify(void *ctx, const struct mesh_verify_ask *ask, struct mesh_verify_answer *out)
 {
     struct up *u = ctx;
-    struct cli quiet = *u->c;
     struct cli_session s;
     struct err e = {0};
-    pthread_mutex_lock(&u->lock);
-    struct session_over over = {u->node, u->be};
-    struct model_opts mo = {.model = u->source.p, .over = &over};
-    struct compute_opts co = {.ram = {VERIFY_RAM, true}};
-    quiet.quiet = true;
-    int r = cli_session_open(&s, &quiet, &mo, &co, SESSION_INFER, &e);
-    if (!r) {
-        r = verify_run(&s, ask, out, &e);
-        cli_session_close(&s);
+    int r;
+    if (atomic_load(&u->serving)) { /* its engine has the weights already */
+        r = service_verify(u->service, ask, out, &e);
+    } else if (u->with_api) {
+        r = err_set(&e, ERR_BUSY, "this node is starting");
+    } else {
+        pthread_mutex_lock(&u->lock);
+        struct session_over over = {u->node, u->be};
+        struct model_opts mo = {.model = u->source.p, .over = &over};
+        struct compute_opts co = {.ram = {VERIFY_RAM, true}};
+        r = cli_session_open(&s, &u->quiet, &mo, &co, SESSION_INFER, &e);
+        if (!r) {
+            r = verify_run(&s, ask, out, &e);
+            cli_session_close(&s);
+        }
+        pthread_mutex_unlock(&u->lock);
     }
-    pthread_mutex_unlock(&u->lock);
     if (r) {
         memset(out, 0, sizeof *out);
         out->code = r;
         snprintf(out->text, sizeof out->text, "%.400s", e.msg);
     }
+}
+
+static int on_forget(void *ctx, size_t *n, uint64_t *bytes, struct err *e)
+{
+    struct up *u = ctx;
+    if (atomic_load(&u->serving)) {
+        return service_forget(u->service, n, bytes, e);
+    }
+    *n = 0;
+    *bytes = 0;
+    return states_clear(u->home.path, NULL, n, bytes, e);
 }
 
 /* ---- opening ---- */
@@ -123,7 +149,10 @@ static int open_node(struct up *u, const struct up_opts *o, struct err *e)
 {
     char host[64] = "::";
     uint16_t port = 0;
-    struct kern_cpu_opts ko = {.isa = KERN_ISA_AUTO};
+    const struct compute_opts *k = &o->compute;
+    struct kern_cpu_opts ko = {.isa = k->isa.set ? (enum kern_isa)k->isa.v : KERN_ISA_AUTO,
+                               .threads = (unsigned)k->threads.v,
+                               .flush_subnormals = k->flush_subnormals};
     struct node_opts no = {.home = u->home.path,
                            .store = {.model = u->source.p,
                                      .offline = o->offline,
@@ -142,18 +171,45 @@ static int open_node(struct up *u, const struct up_opts *o, struct err *e)
                            .verify = on_verify,
                            .verify_ctx = u,
                            .stop = on_stop,
-                           .stop_ctx = u};
+                           .stop_ctx = u,
+                           .forget = on_forget,
+                           .forget_ctx = u};
     if (o->listen) {
         (void)opt_host_port(o->listen, host, sizeof host, &port, true); /* was checked */
     }
     no.listen_port = port;
-    if (kern_cpu_open(&ko, &u->be)) {
-        return err_set(e, ERR_NOMEM, "cannot start the workers of the CPU backend");
+    int r = kern_cpu_open(&ko, &u->be);
+    if (r) {
+        return r == KERN_ENOTSUP
+                   ? err_set(e, ERR_UNSUPPORTED, "--isa: this processor does not have that one")
+                   : err_set(e, ERR_NOMEM, "cannot start the workers of the CPU backend");
     }
     no.store.mem = infer_store_mem(u->be);
     pthread_mutex_lock(&u->lock);
-    int r = node_open(&no, &u->node, e);
+    r = node_open(&no, &u->node, e);
     pthread_mutex_unlock(&u->lock);
+    return r;
+}
+
+static int open_service(struct up *u, const struct up_opts *o, struct err *e)
+{
+    struct session_over over = {u->node, u->be};
+    struct service_setup su = {
+        .o = &o->service, .c = u->c, .states = u->home.path, .demo = !o->model, .retry = true};
+    u->service = service_new();
+    struct model_opts mo = {.model = u->source.p,
+                            .over = &over,
+                            .progress = service_progress,
+                            .progress_ctx = u->service};
+    if (!u->service) {
+        return err_set(e, ERR_NOMEM, "out of memory");
+    }
+    int r = cli_session_open(&u->session, &u->quiet, &mo, &o->compute, SESSION_PLAN, e);
+    u->session_open = !r;
+    r = r ? r : service_open(u->service, &su, &u->session, e);
+    if (!r) {
+        atomic_store(&u->serving, true);
+    }
     return r;
 }
 
@@ -178,9 +234,10 @@ static int say_ready(struct up *u, const json_t *st)
                  "identity (move %s/identity and %s/shoal away) and a new invite",
                  u->home.path, u->home.path);
     }
-    cli_note(u->c, "ready: node %s, model %s; peers connect to port %d%s%s; Control-C ends it",
-             brief, u->source.p, port, u->api ? ", the API is at " : "",
-             u->api ? api_url(u->api) : "");
+    const char *url = u->service ? service_url(u->service) : NULL;
+    cli_note(u->c, "ready: node %s, model %s; peers connect to port %d%s%s%s; Control-C ends it",
+             brief, u->source.p, port, url ? ", the API listens at " : "", url ? url : "",
+             url ? " and answers once the model is loaded" : "");
     if (!u->c->json) {
         return CLI_OK;
     }
@@ -190,7 +247,7 @@ static int say_ready(struct up *u, const json_t *st)
                         json_is_string(group) ? json_copy((json_t *)group) : json_null());
     json_object_set_new(v, "home", json_string(u->home.path));
     json_object_set_new(v, "model", json_string(u->source.p));
-    json_object_set_new(v, "api", u->api ? json_string(api_url(u->api)) : json_null());
+    json_object_set_new(v, "api", url ? json_string(url) : json_null());
     json_object_set_new(v, "pid", json_integer((json_int_t)getpid()));
     return cli_json(u->c, v);
 }
@@ -200,7 +257,7 @@ static int check_usage(struct cli *c, const struct up_opts *o)
     char host[DISCO_HOST_MAX + 1];
     uint16_t port;
     struct err e = {0};
-    if (o->api && api_check(o->api, &e)) {
+    if (service_opts_check(&o->service, &e)) {
         return cli_usage(c, "%s", e.msg);
     }
     if (o->listen && !opt_host_port(o->listen, host, 64, &port, true)) {
@@ -222,7 +279,9 @@ static int serve(struct up *u, const struct up_opts *o, struct err *e)
 {
     json_t *st = NULL;
     int r = open_node(u, o, e);
-    r = r || !o->api ? r : api_open(o->api, u->node, &u->api, e);
+    if (!r && u->with_api) {
+        r = open_service(u, o, e);
+    }
     r = r ? r : node_status(u->node, &st, e);
     if (r) {
         return r;
@@ -233,7 +292,7 @@ static int serve(struct up *u, const struct up_opts *o, struct err *e)
     if (status) {
         return err_set(e, ERR_IO, "cannot write to standard output");
     }
-    while (!cli_interrupted() && !atomic_load(&u->stop)) {
+    while (!cli_interrupted()) {
         poll(NULL, 0, LOOK_MS);
     }
     cli_note(u->c, "stopping");
@@ -243,7 +302,7 @@ static int serve(struct up *u, const struct up_opts *o, struct err *e)
 static int run(struct cli *c, const void *opts, int argc, char **argv)
 {
     const struct up_opts *o = opts;
-    struct up u = {.c = c};
+    struct up u = {.c = c, .quiet = *c, .with_api = o->service.api != NULL};
     struct err e = {0};
     int r = check_usage(c, o);
     if (r) {
@@ -253,12 +312,17 @@ static int run(struct cli *c, const void *opts, int argc, char **argv)
         err_set(&e, ERR_NOMEM, "cannot make a lock");
         return cli_fail(c, &e);
     }
+    u.quiet.quiet = u.quiet.brief = true;
     buf_init(&u.source, 4096);
     r = cli_home_open(&u.home, c, &o->home, HOME_PATH, &e);
     r = r ? r : cli_model_source(c->exe, o->model, &u.source, &e);
     r = r ? r : serve(&u, o, &e);
-    api_close(u.api);
+    service_stop(u.service);
+    if (u.session_open) {
+        cli_session_close(&u.session);
+    }
     node_close(u.node);
+    service_free(u.service);
     if (u.be) {
         u.be->close(u.be);
     }
@@ -279,7 +343,8 @@ const struct command cmd_up = {
         "and went, what failed. With --json the first line on standard output is\n"
         "{\"event\": \"ready\", \"port\", \"node\", \"api\", ...}. Alone, without a shoal, it says "
         "how to\n"
-        "make or join one.",
+        "make or join one. With --api it also loads the model and answers requests of other\n"
+        "programs, see README.md; `shoal serve` does that without a node.",
     .examples = "  shoal up\n"
                 "  shoal up --model https://host/model --peer 10.0.0.7:4433 --api 127.0.0.1:8080\n",
     .groups = groups,

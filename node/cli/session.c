@@ -264,28 +264,6 @@ static int open_store(struct cli_session *s, const struct model_opts *o,
     return 0;
 }
 
-static int open_infer(struct cli_session *s, const struct compute_opts *k, struct err *e)
-{
-    struct infer_opts io = {.st = s->st,
-                            .be = s->be,
-                            .spine_budget = s->plan.spine_budget,
-                            .progress = cli_session_progress,
-                            .progress_ctx = s};
-    store_set_admit(s->st, infer_admit, (void *)(uintptr_t)s->m);
-    uint64_t resident =
-        s->plan.spine_budget < s->plan.spine_bytes ? s->plan.spine_budget : s->plan.spine_bytes;
-    cli_session_phase(s, PHASE_SPINE, 0, resident);
-    int r = infer_open(&io, &s->f, e);
-    if (r) {
-        return r;
-    }
-    s->plan.state_fixed = infer_state_bytes(s->f, 0);
-    s->plan.state_per_token = (infer_state_bytes(s->f, 65536) - s->plan.state_fixed) / 65536;
-    return 0;
-}
-
-/* ---- the plan on the screen ---- */
-
 __attribute__((format(printf, 2, 3))) static void note(struct cli_session *s, const char *fmt, ...)
 {
     char line[1000];
@@ -295,6 +273,34 @@ __attribute__((format(printf, 2, 3))) static void note(struct cli_session *s, co
     va_end(ap);
     live_log(s->live, line);
 }
+
+int cli_session_load(struct cli_session *s, struct err *e)
+{
+    struct infer_opts io = {.st = s->st,
+                            .be = s->be,
+                            .spine_budget = s->plan.spine_budget,
+                            .progress = s->progress,
+                            .progress_ctx = s->progress_ctx};
+    store_set_admit(s->st, infer_admit, (void *)(uintptr_t)s->m);
+    uint64_t resident =
+        s->plan.spine_budget < s->plan.spine_bytes ? s->plan.spine_budget : s->plan.spine_bytes;
+    cli_session_phase(s, PHASE_SPINE, 0, resident);
+    int r = infer_open(&io, &s->f, e);
+    cli_session_phase(s, PHASE_QUIET, 0, 0);
+    if (r) {
+        return r;
+    }
+    s->plan.state_fixed = infer_state_bytes(s->f, 0);
+    s->plan.state_per_token = (infer_state_bytes(s->f, 65536) - s->plan.state_fixed) / 65536;
+    if (!s->c->brief) {
+        char a[CLI_NUM], b[CLI_NUM];
+        note(s, "state   %s for each conversation and %s more for each token",
+             cli_bytes(s->plan.state_fixed, a), cli_bytes(s->plan.state_per_token, b));
+    }
+    return 0;
+}
+
+/* ---- the plan on the screen ---- */
 
 static void say_plan(struct cli_session *s)
 {
@@ -359,6 +365,8 @@ int cli_session_open(struct cli_session *s, struct cli *c, const struct model_op
     s->c = c;
     s->chunk = k && k->chunk.set ? (uint32_t)k->chunk.v : DEFAULT_CHUNK;
     s->phase_start = clock_s();
+    s->progress = o->progress ? o->progress : cli_session_progress;
+    s->progress_ctx = o->progress ? o->progress_ctx : s;
     if (o->over) {
         s->node = o->over->node;
         s->be = o->over->be;
@@ -378,13 +386,13 @@ int cli_session_open(struct cli_session *s, struct cli *c, const struct model_op
     }
     /* A folder's tokenizer can be read without the rest of the model. */
     bool store = depth > SESSION_TEXT || is_url(s->source ? s->source : "") || s->borrowed;
-    if (!r && depth == SESSION_INFER) {
+    if (!r && depth >= SESSION_PLAN) {
         r = open_backend(s, k, e);
     }
     if (!r && store) {
         r = open_store(s, o, k, e);
     }
-    if (!r && depth == SESSION_INFER) {
+    if (!r && depth >= SESSION_PLAN) {
         plan_make(&s->plan, s->m, k, plat_memory());
         store_set_ram_budget(s->st, s->plan.ram_budget);
         cli_session_phase(s, PHASE_QUIET, 0, 0);
@@ -393,16 +401,10 @@ int cli_session_open(struct cli_session *s, struct cli *c, const struct model_op
             say_cache(s);
         }
     }
-    s->f_wanted = depth == SESSION_INFER;
+    s->f_wanted = depth >= SESSION_PLAN;
     r = r ? r : open_tok(s, e);
     if (!r && depth == SESSION_INFER) {
-        r = open_infer(s, k, e);
-    }
-    if (!r && depth == SESSION_INFER && !c->brief) {
-        char a[CLI_NUM], b[CLI_NUM];
-        cli_session_phase(s, PHASE_QUIET, 0, 0);
-        note(s, "state   %s for each conversation and %s more for each token",
-             cli_bytes(s->plan.state_fixed, a), cli_bytes(s->plan.state_per_token, b));
+        r = cli_session_load(s, e);
     }
     if (r) {
         cli_session_close(s);

@@ -34,6 +34,9 @@ struct model_opts {
     uint64_t
         disk_floor; /* bytes left free on the cache's volume, 0: the store's default; no option */
     const struct session_over *over; /* NULL: open what is needed; no option */
+    /* Hears of the forward pass's progress in place of the session; no option. */
+    int (*progress)(void *ctx, const struct infer_progress *p);
+    void *progress_ctx;
 };
 /* What can be told without opening anything is wrong usage: ERR_ARG. */
 int model_opts_check(const struct model_opts *o, struct err *e);
@@ -83,12 +86,14 @@ struct cli_session {
     struct store *st;
     const struct model *m;
     struct infer *f;
-    struct tok *tok;   /* NULL with SESSION_INFER when the model has none: cli_session_need_tok */
+    struct tok *tok;   /* NULL when the model has none (SESSION_PLAN): cli_session_need_tok */
     struct err no_tok; /* why there is none */
-    bool f_wanted;     /* SESSION_INFER: the tokenizer may be missing */
+    bool f_wanted;     /* SESSION_PLAN and more: the tokenizer may be missing */
     uint32_t chunk;    /* rows of one prefill call */
     struct live *live;
     bool borrowed; /* node and be are another's: left open */
+    int (*progress)(void *ctx, const struct infer_progress *p);
+    void *progress_ctx;
 
     pthread_mutex_t lock; /* guards what follows: written by the worker, read by the live thread */
     enum phase phase;
@@ -102,13 +107,16 @@ struct cli_session {
 enum cli_session_depth {
     SESSION_TEXT,  /* tok only; a folder needs just its tokenizer files */
     SESSION_STORE, /* st, m and tok */
+    SESSION_PLAN,  /* be and plan too: all but f, which cli_session_load makes */
     SESSION_INFER  /* all */
 };
 
 /* Fill *s. `o` and `k` (k may be NULL for less than SESSION_INFER) must outlive it. Prints the plan
- * with SESSION_INFER. On failure everything is closed again and e says why. */
+ * with SESSION_PLAN and more. On failure everything is closed again and e says why. */
 int cli_session_open(struct cli_session *s, struct cli *c, const struct model_opts *o,
                      const struct compute_opts *k, enum cli_session_depth depth, struct err *e);
+/* Bring the spine into memory: may take long, on any one thread. May be tried again. */
+int cli_session_load(struct cli_session *s, struct err *e);
 void cli_session_close(struct cli_session *s);
 /* A decode has begun (+1) or ended (-1): the node serves peers a little later meanwhile. */
 void cli_session_computing(struct cli_session *s, int by);

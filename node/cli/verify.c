@@ -8,11 +8,12 @@
 
 #define BUILT_IN 16 /* ids 1, 2, ... of the prompt without text */
 
-static int make_prompt(struct cli_session *s, const char *text, struct tok_ids *ids, struct err *e)
+int verify_prompt(const struct cli_session *s, const char *text, struct tok_ids *ids, struct err *e)
 {
     if (text[0]) {
         int r = cli_session_need_tok(s, e);
-        return r ? r : tok_encode(s->tok, text, strlen(text), false, ids, e);
+        r = r ? r : tok_encode(s->tok, text, strlen(text), false, ids, e);
+        return r || ids->n ? r : err_set(e, ERR_ARG, "the prompt is empty");
     }
     uint32_t vocab = model_config(s->m)->vocab;
     for (uint32_t i = 1; i <= BUILT_IN; i++) {
@@ -40,10 +41,7 @@ int verify_run(struct cli_session *s, const struct mesh_verify_ask *ask,
                               .on_token = on_token};
     struct generate_result res = {0};
     memset(out, 0, sizeof *out);
-    int r = make_prompt(s, ask->prompt, &ids, e);
-    if (!r && !ids.n) {
-        r = err_set(e, ERR_ARG, "the prompt is empty");
-    }
+    int r = verify_prompt(s, ask->prompt, &ids, e);
     if (!r) {
         g.max_new = g.max_new < MESH_VERIFY_NEW ? g.max_new : MESH_VERIFY_NEW;
         g.prompt = ids.v;

@@ -14,6 +14,10 @@
 int verify_run(struct cli_session *s, const struct mesh_verify_ask *ask,
                struct mesh_verify_answer *out, struct err *e);
 
+/* Append the prompt's ids: its text's, or without one some that every model has. */
+int verify_prompt(const struct cli_session *s, const char *text, struct tok_ids *ids,
+                  struct err *e);
+
 /* Which of the two answers differs, and where: true when they are the same. `what` is "same",
  * "model", "numerics", "tokens" or "bits"; *at is the first token that differs. */
 bool verify_compare(const struct mesh_verify_answer *a, const struct mesh_verify_answer *b,

@@ -542,21 +542,26 @@ int engine_open(const struct engine_opts *o, struct engine **out, struct err *e)
     return 0;
 }
 
-void engine_close(struct engine *g)
+void engine_quit(struct engine *g)
 {
-    if (!g) {
-        return;
-    }
-    if (g->started) {
+    if (g && g->started) {
         pthread_mutex_lock(&g->mu);
         g->stop = true;
         atomic_store(&g->stopping, true);
         pthread_cond_broadcast(&g->cond);
         pthread_mutex_unlock(&g->mu);
         pthread_join(g->thread, NULL);
-    } else {
-        keep_close(g->keep);
+        g->started = false;
     }
+}
+
+void engine_close(struct engine *g)
+{
+    if (!g) {
+        return;
+    }
+    engine_quit(g);
+    keep_close(g->keep); /* of a start that failed */
     if (g->o.tap) {
         g->o.tap->engine = NULL;
     }

@@ -51,7 +51,10 @@ struct engine_opts {
 };
 
 int engine_open(const struct engine_opts *o, struct engine **out, struct err *e);
-/* Ends all requests with ERR_CANCELLED (their on_end runs), writes kept states. NULL is fine. */
+/* Ends all requests with ERR_CANCELLED (their `end` runs) and takes no more; writes kept states.
+ * Blocks until that is done. The others may still be called. NULL is fine. */
+void engine_quit(struct engine *g);
+/* engine_quit, and nobody may be inside of the others. NULL is fine. */
 void engine_close(struct engine *g);
 int engine_progress(void *tap, const struct infer_progress *p);
 
@@ -85,7 +88,7 @@ struct engine_token {
 
 enum engine_reason { ENGINE_STOP, ENGINE_HOOK, ENGINE_LENGTH, ENGINE_ERROR };
 struct engine_end {
-    struct engine_job *job; /* for engine_keep_answer */
+    struct engine_job *job;    /* for engine_keep_answer */
     enum engine_reason reason; /* a stop id; a hook said so; max_new or the model's positions */
     struct err err;            /* with ENGINE_ERROR: ERR_CANCELLED, ERR_TIMEOUT (deadline), ... */
     size_t prompt, reused, fresh; /* tokens of the prompt; of those taken from a kept state; new */

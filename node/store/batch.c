@@ -12,6 +12,7 @@
 #include <string.h>
 
 #define NO_ROOM_NS 30000000000u /* how long a full disk is believed to stay full */
+#define LOOK_NS 250000000u      /* between looks whether waiting has been ended */
 
 static int check_id(const struct store *st, uint32_t id, struct err *e)
 {
@@ -43,6 +44,25 @@ static int outcome(struct store *st, struct waiter *w, struct store_view *out, s
     return 0;
 }
 
+static int interrupted(struct err *e)
+{
+    return err_set(e, ERR_CANCELLED, "the node is stopping");
+}
+
+/* With mu: wait for news. False: the deadline has passed, or nobody is to wait any more. */
+static bool wait_some(struct store *st, pthread_cond_t *cv, uint64_t deadline_ns)
+{
+    uint64_t until = clock_ns() + LOOK_NS;
+    if (st->interrupted) {
+        return false;
+    }
+    if (deadline_ns && deadline_ns < until) {
+        until = deadline_ns;
+    }
+    return sync_wait(cv, &st->mu, until) ||
+           (!st->interrupted && (!deadline_ns || clock_ns() < deadline_ns));
+}
+
 /* One object, in RAM (with a pin) or on disk. */
 static int get_one(struct store *st, uint32_t id, bool ram, enum store_prio prio,
                    uint64_t deadline_ns, struct store_view *out, struct err *e)
@@ -58,7 +78,7 @@ static int get_one(struct store *st, uint32_t id, bool ram, enum store_prio prio
     if (!w.done) {
         uint64_t t0 = clock_ns();
         eng_want(st, id, prio, ram);
-        while (!w.done && sync_wait(&g.cv, &st->mu, deadline_ns)) {
+        while (!w.done && wait_some(st, &g.cv, deadline_ns)) {
         }
         if (prio == STORE_DEMAND) {
             st->s.wait_ns += clock_ns() - t0;
@@ -73,8 +93,9 @@ static int get_one(struct store *st, uint32_t id, bool ram, enum store_prio prio
                            : en->state == ENT_ORIGIN ? "the origin"
                                                      : "the disk";
         char name[128];
-        r = err_set(e, ERR_TIMEOUT, "%s has not come from %s in the time given",
-                    model_object_name(st->m, id, name, sizeof name), what);
+        r = st->interrupted ? interrupted(e)
+                            : err_set(e, ERR_TIMEOUT, "%s has not come from %s in the time given",
+                                      model_object_name(st->m, id, name, sizeof name), what);
         eng_lose_interest(st, id);
     }
     pthread_mutex_unlock(&st->mu);
@@ -203,7 +224,10 @@ int store_batch_next(struct store_batch *b, size_t *which, struct store_view *ou
     } else {
         uint64_t t0 = b->g.head ? 0 : clock_ns();
         while (!b->g.head) {
-            pthread_cond_wait(&b->g.cv, &st->mu);
+            if (!wait_some(st, &b->g.cv, 0)) {
+                pthread_mutex_unlock(&st->mu);
+                return interrupted(e);
+            }
         }
         if (t0 && b->prio == STORE_DEMAND) {
             st->s.wait_ns += clock_ns() - t0;

@@ -89,7 +89,7 @@ struct store {
     struct store_opts o; /* strings copied */
     char *model_path, *cache_dir, *token;
     bool in_place; /* a local folder read directly */
-    bool closing;
+    bool closing, interrupted;
     struct model *m;
     struct model_source folder; /* in_place */
     struct meta *meta;          /* else */

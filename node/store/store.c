@@ -210,6 +210,13 @@ int store_open(const struct store_opts *o, struct store **out, struct err *e)
     return 0;
 }
 
+void store_interrupt(struct store *st)
+{
+    pthread_mutex_lock(&st->mu);
+    st->interrupted = true;
+    pthread_mutex_unlock(&st->mu);
+}
+
 void store_close(struct store *st)
 {
     if (!st) {

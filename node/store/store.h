@@ -87,6 +87,10 @@ struct store_view { /* a pinned object in RAM; read-only; valid until released *
     void *priv; /* private */
 };
 
+/* For an orderly end: whoever waits for an object from here on, or does already, gets ERR_CANCELLED
+ * within a quarter of a second. What is there is still given. Serving goes on until store_close. */
+void store_interrupt(struct store *st);
+
 /* One object; blocks. Release with store_release. deadline_ns: absolute clock_ns time, 0 = none;
  * after it ERR_TIMEOUT, while a fetch that has begun goes on. */
 int store_get(struct store *st, uint32_t id, enum store_prio prio, uint64_t deadline_ns,
@@ -104,7 +108,8 @@ struct store_batch;
 int store_batch_begin(struct store *st, const uint32_t *ids, size_t n, enum store_prio prio,
                       struct store_batch **out, struct err *e);
 /* Blocks for the next one: *which is its index in ids. ERR_NOTFOUND when all have been handed out.
- * An object's failure is returned once, with *which set; the others can still be taken.
+ * An object's failure is returned once, with *which set; the others can still be taken. After
+ * store_interrupt ERR_CANCELLED, which leaves *which alone.
  * The pin budget is the caller's care: release each view when done. Experts for which the RAM
  * budget has no room wait until views are released (two are always under way); until then they come
  * as far as the disk. */

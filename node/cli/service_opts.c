@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: MIT
+ * service_opts.c: the options of the API and their checks; see service.h. */
+#include "node/cli/service.h"
+#include "node/engine/engine.h"
+#include "node/text/chat.h"
+
+#include <string.h>
+
+#define AT(f) offsetof(struct service_opts, f)
+const struct opt service_opts_table[SERVICE_OPTS_COUNT] = {
+    {"api", "HOST:PORT",
+     "where the API listens: OpenAI's and Anthropic's interfaces, /health and /metrics; another "
+     "address than this machine's own (127.0.0.1, [::1]) needs --api-key-file",
+     OPT_TEXT, AT(api), 0, 0, NULL},
+    {"api-key-file", "FILE", "clients must send the key that stands in this file", OPT_TEXT,
+     AT(key_file), 0, 0, NULL},
+    {"cors", "ORIGIN", "web pages of this origin may use the API; * for all", OPT_TEXT, AT(cors), 0,
+     0, NULL},
+    {"model-name", "ID",
+     "the model's name in requests; default: kimi-k3, k3-demo, or the last part of --model",
+     OPT_TEXT, AT(model_name), 0, 0, NULL},
+    {"parallel", "N", "requests that are computed together; default 8", OPT_COUNT, AT(parallel), 1,
+     ENGINE_BATCH_MAX, NULL},
+    {"queue", "N", "requests that wait beside them; more are refused (429); default 64", OPT_COUNT,
+     AT(queue), 1, 100000, NULL},
+    {"think", "LEVEL",
+     "how long answers think where a request does not say: none, minimal, low, medium, high or max "
+     "(default)",
+     OPT_TEXT, AT(think), 0, 0, NULL},
+    {"request-timeout", "TIME",
+     "most time for a request that names none, such as 30m; default: "
+     "no limit",
+     OPT_TIME, AT(timeout), 1, 1e7, NULL},
+    {"no-save-states", NULL, "keep states of conversations in RAM only, not on disk", OPT_FLAG,
+     AT(no_save_states), 0, 0, NULL},
+};
+#undef AT
+
+static int check_name(const char *name, struct err *e)
+{
+    size_t n = strlen(name);
+    for (size_t i = 0; i < n; i++) {
+        if ((unsigned char)name[i] <= ' ' || name[i] == 0x7f) {
+            n = 0;
+        }
+    }
+    return n && n < SERVICE_NAME
+               ? 0
+               : err_set(e, ERR_ARG, "--model-name: it must be 1 to %d bytes without blanks",
+                         SERVICE_NAME - 1);
+}
+
+int service_opts_check(const struct service_opts *o, struct err *e)
+{
+    char host[64];
+    uint16_t port;
+    enum chat_think think;
+    const char *alone = o->key_file         ? "--api-key-file"
+                        : o->cors           ? "--cors"
+                        : o->model_name     ? "--model-name"
+                        : o->parallel.set   ? "--parallel"
+                        : o->queue.set      ? "--queue"
+                        : o->think          ? "--think"
+                        : o->timeout.set    ? "--request-timeout"
+                        : o->no_save_states ? "--no-save-states"
+                                            : NULL;
+    if (!o->api) {
+        return alone ? err_set(e, ERR_ARG, "%s goes with --api", alone) : 0;
+    }
+    if (!opt_host_port(o->api, host, sizeof host, &port, true)) {
+        return err_set(e, ERR_ARG, "--api %.100s: it must be HOST:PORT, such as 127.0.0.1:8080",
+                       o->api);
+    }
+    if (o->think && !chat_think_by_name(o->think, strlen(o->think), &think)) {
+        return err_set(e, ERR_ARG,
+                       "--think %.50s: it must be none, minimal, low, medium, high or max",
+                       o->think);
+    }
+    return o->model_name ? check_name(o->model_name, e) : 0;
+}
