@@ -2,18 +2,19 @@
  * yield.c: serving gives way to the own decode. See README.md for the rule and why.
  *
  * While a decode runs, what is served to peers is paid from a budget: YIELD_CORE bytes a second for
- * each processor, which costs about a twenty-fifth of its time (at most 3 ns for a byte: reading,
- * checksum, AES-GCM, socket), and as little of an SSD's. Demand may take the budget as it comes,
- * prefetch only while at least half of a quarter second's is left, background copies only when all
- * of it is. So they wait for as long as a demand of a peer or the decode wants the machine, and
- * nobody is starved into taking this node for dead. */
+ * each processor. A byte costs up to 8 ns of one (small objects; reading, checksum, AES-GCM,
+ * messages, socket), so that is less than a twentieth of them, and next to nothing of an SSD's
+ * rate. Demand may take the budget as it comes, prefetch only while at least half of a quarter
+ * second's is left, background copies only when all of it is. So they wait for as long as a demand
+ * of a peer or the decode wants the machine, and nobody is starved into taking this node for dead.
+ */
 #include "node/daemon/node_int.h"
 
 #include "proto/base/clock.h"
 
 #include <unistd.h>
 
-#define YIELD_CORE 12e6
+#define YIELD_CORE 6e6
 #define YIELD_SPAN 0.25 /* seconds of the rate that can be saved up */
 
 void yield_init(struct yield *y)
