@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * bench_useless.c: what useless peers cost: a cold run from an origin of 4 MB/s, alone and beside
+ * bench_useless.c: what useless peers cost: a cold run from an origin of 2 MB/s, alone and beside
  * four members who claim to have everything: two give nothing, one gives 1 KB/s, one refuses.
  * Rounds are interleaved, medians compared. Time is that of prefill and decode, and from the start
- * to the answer. usage: bench_useless [ROUNDS] (default 5). Exit 1 when they cost more than 5 %, or
+ * to the answer. usage: bench_useless [ROUNDS] (default 3). Exit 1 when they cost more than 5 %, or
  * bytes. */
 #include "tests/faults/household.h"
 
@@ -11,7 +11,7 @@
 enum { ROUNDS_MAX = 50, EVIL = 4 };
 
 static const char *const prompt[] = {"--ids",        "2819",         "--max-new", "48",
-                                     "--ignore-eos", "--rate-limit", "4M",        NULL};
+                                     "--ignore-eos", "--rate-limit", "2M",        NULL};
 
 struct times {
     double compute[ROUNDS_MAX], whole[ROUNDS_MAX], bytes;
@@ -49,7 +49,7 @@ static void measure(struct household *h, const struct kit_mesh *k, struct times 
     json_decref(j);
 }
 
-static int rounds = 5;
+static int rounds = 3;
 static bool failed;
 
 static void test_useless(void **state)
@@ -91,7 +91,7 @@ static void test_useless(void **state)
     printf("useless peers: prefill and decode take %.3f of what they take alone, the "
            "whole way to the answer %.3f (limits 1.05); %.0f bytes from the origin, %.0f alone\n",
            ratio, whole, with.bytes, without.bytes);
-    failed = ratio > 1.05 || whole > 1.05 || with.bytes > without.bytes;
+    failed = ratio > 1.05 || whole > 1.05 || with.bytes > without.bytes * 1.02;
     kit_free(&alone);
     kit_free(&b);
     household_close(&h);

@@ -103,7 +103,7 @@ static void round_of(enum evil_vice vice, int arg, bool with_origin)
                            .arg = arg};
     struct evil *evil = evil_start(&eo);
     struct origin o = {.k = &b};
-    struct mesh_origin mo = {&o, origin_get, origin_cancel};
+    struct mesh_origin mo = {.ctx = &o, .get = origin_get, .cancel = origin_cancel};
     struct kit_fetch f[N];
     struct evil_stats st;
     uint64_t began = clock_ns();
