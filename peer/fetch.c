@@ -128,7 +128,9 @@ static void set_prio(struct fetch *f, struct flight *fl, enum fetch_prio p)
     for (struct link *l = fl->gets.next, *next; up && l != &fl->gets; l = next) {
         struct get *g = get_of_flight(l);
         next = l->next;
-        if (g->prio < p && g->s->n_gets > 1 && g->s->gets.next != &g->in_source) {
+        if (g->prio < p && source_is_origin(g->s) && f->o.ops.origin_raise) {
+            get_raise(f, g, p);
+        } else if (g->prio < p && g->s->n_gets > 1 && g->s->gets.next != &g->in_source) {
             get_close(f, g, true);
         }
     }

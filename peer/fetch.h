@@ -109,6 +109,9 @@ struct fetch_ops {
     int (*origin_get)(void *ctx, uint64_t id, struct object_key k, uint32_t first, uint32_t n,
                       enum fetch_prio prio);
     void (*origin_cancel)(void *ctx, uint64_t id);
+    /* What is under way there is wanted more. NULL: it is cancelled and asked for anew, so that
+     * bytes that are coming already come twice. */
+    void (*origin_raise)(void *ctx, uint64_t id, enum fetch_prio prio);
     /* fetch_deadline has become earlier. May be NULL when it is read after every call. */
     void (*wake)(void *ctx);
     /* One line for the log, without a newline. May be NULL. */

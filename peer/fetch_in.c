@@ -115,6 +115,18 @@ int get_send(struct fetch *f, struct flight *fl, struct source *s, uint32_t firs
     return 0;
 }
 
+void get_raise(struct fetch *f, struct get *g, enum fetch_prio prio)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < g->n; i++) {
+        bytes += g->open >> i & 1 ? storage_chunk_len(g->fl->size, g->first + i) : 0;
+    }
+    g->s->in_flight[g->prio] -= bytes;
+    g->s->in_flight[prio] += bytes;
+    g->prio = prio;
+    f->o.ops.origin_raise(f->o.ops.ctx, g->id, prio);
+}
+
 void get_close(struct fetch *f, struct get *g, bool cancel)
 {
     struct source *s = g->s;

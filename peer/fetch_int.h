@@ -322,6 +322,8 @@ bool plan_candidate(const struct fetch *f, const struct flight *fl, const struct
 /* ---- gets (fetch_in.c) ---- */
 int get_send(struct fetch *f, struct flight *fl, struct source *s, uint32_t first, uint32_t n,
              bool hedge);
+/* A Get of the origin is worth more from now on. */
+void get_raise(struct fetch *f, struct get *g, enum fetch_prio prio);
 /* The Get is over; what is open of it may be asked of others. cancel: tell the source. */
 void get_close(struct fetch *f, struct get *g, bool cancel);
 /* Chunk i is done: close the Gets from which nothing is needed any more. */

@@ -109,6 +109,12 @@ static void op_origin_cancel(void *ctx, uint64_t id)
     m->origin.cancel(m->origin.ctx, id);
 }
 
+static void op_origin_raise(void *ctx, uint64_t id, enum fetch_prio prio)
+{
+    struct mesh *m = ctx;
+    m->origin.raise(m->origin.ctx, id, prio);
+}
+
 static void arm_fetch(struct mesh *m);
 
 static void on_fetch_timer(uv_timer_t *t)
@@ -157,6 +163,7 @@ int mesh_fetch_open(struct mesh *m, struct err *e)
     if (m->o.origin) {
         f.ops.origin_get = op_origin_get;
         f.ops.origin_cancel = op_origin_cancel;
+        f.ops.origin_raise = m->o.origin->raise ? op_origin_raise : NULL;
     }
     f.ops.wake = op_wake;
     f.ops.log = op_log;

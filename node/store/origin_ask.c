@@ -327,6 +327,21 @@ int store_origin_get(struct store *st, uint64_t id, struct object_key key, uint3
     return 0;
 }
 
+void store_origin_raise(struct store *st, uint64_t id, enum store_prio prio)
+{
+    struct asks *a = need_asks(st);
+    if (!a) {
+        return;
+    }
+    pthread_mutex_lock(&a->mu);
+    for (struct ask *k = a->head; k; k = k->next) {
+        if (k->id == id && !k->cancelled) {
+            origin_raise(st->origin, &k->part, prio);
+        }
+    }
+    pthread_mutex_unlock(&a->mu);
+}
+
 void store_origin_cancel(struct store *st, uint64_t id)
 {
     struct asks *a = need_asks(st);

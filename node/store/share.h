@@ -91,6 +91,7 @@ void store_origin_answer_to(struct store *st, const struct store_origin_answers 
 int store_origin_get(struct store *st, uint64_t id, struct object_key k, uint32_t first, uint32_t n,
                      enum store_prio prio);
 void store_origin_cancel(struct store *st, uint64_t id);
+void store_origin_raise(struct store *st, uint64_t id, enum store_prio prio);
 bool store_has_origin(const struct store *st);
 /* The origin as measured lately: is it answering, bytes a second, seconds to the first byte; 0: not
  * known. */

@@ -131,6 +131,18 @@ static void op_origin_cancel(void *ctx, uint64_t id)
     }
 }
 
+static void op_origin_raise(void *ctx, uint64_t id, enum fetch_prio prio)
+{
+    struct sim *s = ctx;
+    for (uint32_t i = 0; i < s->n_oq; i++) {
+        if (s->oq[i].id == id) {
+            assert_true(prio > (enum fetch_prio)s->oq[i].prio);
+            s->oq[i].prio = prio;
+            return;
+        }
+    }
+}
+
 static void op_wake(void *ctx)
 {
     ((struct sim *)ctx)->woken++;
@@ -156,8 +168,9 @@ static void op_log(void *ctx, const char *line)
 
 struct fetch_ops sim_ops(struct sim *s)
 {
-    return (struct fetch_ops){s,         op_now,        op_get,           op_cancel, op_bad,
-                              op_banned, op_origin_get, op_origin_cancel, op_wake,   op_log};
+    return (struct fetch_ops){s,         op_now,        op_get,           op_cancel,       op_bad,
+                              op_banned, op_origin_get, op_origin_cancel, op_origin_raise, op_wake,
+                              op_log};
 }
 
 /* ---- peers ---- */
