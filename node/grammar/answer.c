@@ -44,6 +44,11 @@ static const char *type_of(struct gram_schema *s, const struct pyjson *v, const 
     const struct pyjson *t = v ? gram_get(v, "type") : NULL, *en = v ? gram_get(v, "enum") : NULL,
                         *c = v ? gram_get(v, "const") : NULL;
     c = c ? c : en && en->type == PYJSON_ARRAY && en->count ? en->items[0] : NULL;
+    for (size_t i = 1; !t && c && en && en->type == PYJSON_ARRAY && i < en->count; i++) {
+        if (en->items[i]->type != c->type) {
+            return NULL; /* several types */
+        }
+    }
     if (!t && c) {
         return c->type == PYJSON_STRING                            ? "string"
                : c->type == PYJSON_NUMBER                          ? "number"
@@ -80,6 +85,12 @@ static uint32_t one_argument(struct answer *a, struct gram_schema *s, const stru
         some = gram_get(v, "anyOf") ? gram_get(v, "anyOf") : gram_get(v, "oneOf");
     }
     size_t n = some && some->type == PYJSON_ARRAY ? some->count : 1;
+    if (some && (!gram_schema_check(s, v, at) || gram_get(v, "allOf") ||
+                 !gram_beside(s, v, some, "anyOf", at) ||
+                 (gram_get(v, "oneOf") && !gram_apart(s, some, at)))) {
+        gram_fail(a->b, ERR_UNSUPPORTED, "%s.allOf: beside alternatives it is not supported", at);
+        return 0;
+    }
     for (size_t i = 0; i < n && v && !a->b->err.code; i++) {
         const struct pyjson *x = some ? some->items[i] : v;
         const char *type = type_of(s, x, at);
@@ -106,11 +117,32 @@ static uint32_t strict_arguments(struct answer *a, const struct grammar_tool *t,
                                  uint32_t next)
 {
     struct gram_schema s = {.b = a->b, .root = t->parameters};
+    static const char *const not_here[] = {"anyOf", "oneOf", "allOf", "enum", "const"};
     const struct pyjson *v = gram_schema_deref(&s, t->parameters, at);
     const struct pyjson *props = v ? gram_get(v, "properties") : NULL;
     const struct pyjson *required = v ? gram_get(v, "required") : NULL;
     if (v && v->type != PYJSON_OBJECT) {
         gram_fail(a->b, ERR_FORMAT, "%s: it must be a schema of an object", at);
+    }
+    if (!v || a->b->err.code || !gram_schema_check(&s, v, at) || !gram_object_check(&s, v, at)) {
+        return 0;
+    }
+    for (size_t i = 0; i < sizeof not_here / sizeof *not_here; i++) {
+        if (gram_get(v, not_here[i])) {
+            gram_fail(a->b, ERR_UNSUPPORTED, "%s.%s: around a tool's arguments it is not supported",
+                      at, not_here[i]);
+        }
+    }
+    const struct pyjson *own = gram_get(v, "type"), *few = gram_get(v, "minProperties");
+    if (!gram_type_is(own, "object")) {
+        gram_fail(a->b, ERR_FORMAT, "%s.type: a tool's arguments are an object", at);
+    }
+    if (few && strcmp(few->s, "0") != 0 && !(required && required->count)) {
+        gram_fail(
+            a->b, ERR_UNSUPPORTED,
+            "%s.minProperties: of a tool's arguments it is not supported; name those that are "
+            "required",
+            at);
     }
     for (size_t i = props && props->type == PYJSON_OBJECT ? props->count : 0;
          i-- > 0 && !a->b->err.code;) {
@@ -138,7 +170,7 @@ static uint32_t free_arguments(struct answer *a, uint32_t next)
     static const char *const types[] = {"object", "array", "boolean", "null", "number"};
     uint32_t typed = gram_str(b, "string\"", gram_special(b, a->sep, gram_raw_any(b, end)));
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
-        uint32_t v = i == 0   ? gram_any_object(b, end)
+        uint32_t v = i == 0   ? gram_any_object(b, false, end)
                      : i == 1 ? gram_any_array(b, end)
                      : i == 2 ? gram_alt(b, gram_str(b, "true", end), gram_str(b, "false", end))
                      : i == 3 ? gram_str(b, "null", end)
@@ -229,7 +261,7 @@ int grammar_answer(const struct grammar_answer *o, const struct tok *t, struct g
     if (o->json) {
         uint32_t ws = gram_ws(&b, r);
         r = gram_ws(&b, o->schema ? gram_schema_value(&s, o->schema, false, "schema", ws)
-                                  : gram_any_object(&b, ws));
+                                  : gram_any_object(&b, false, ws));
     } else {
         r = gram_raw_any(&b, r);
     }

@@ -121,11 +121,12 @@ static uint32_t member_rule(struct gram_builder *b)
     return r;
 }
 
-uint32_t gram_any_object(struct gram_builder *b, uint32_t next)
+uint32_t gram_any_object(struct gram_builder *b, bool some_member, uint32_t next)
 {
     uint32_t close = gram_ws(b, gram_str(b, "}", next));
     uint32_t some = gram_ws(b, gram_repeat(b, member_rule(b), 1, GRAM_NONE, ",", close));
-    return gram_str(b, "{", gram_alt(b, some, gram_ws(b, gram_str(b, "}", next))));
+    uint32_t none = some_member ? GRAM_NONE : gram_ws(b, gram_str(b, "}", next));
+    return gram_str(b, "{", none == GRAM_NONE ? some : gram_alt(b, some, none));
 }
 
 uint32_t gram_any_array(struct gram_builder *b, uint32_t next)
@@ -146,7 +147,7 @@ uint32_t gram_any(struct gram_builder *b, uint32_t next)
         r = gram_alt(b, r, gram_str(b, "true", end));
         r = gram_alt(b, r, gram_str(b, "false", end));
         r = gram_alt(b, r, gram_str(b, "null", end));
-        r = gram_alt(b, r, gram_any_object(b, end));
+        r = gram_alt(b, r, gram_any_object(b, false, end));
         r = gram_alt(b, r, gram_any_array(b, end));
         gram_rule_set(b, b->any_value, r);
     }

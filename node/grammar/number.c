@@ -98,6 +98,30 @@ static uint32_t some(struct gram_builder *b, unsigned lo, unsigned hi, int max, 
     return r;
 }
 
+/* How many digits may stand behind the point of a number with this whole part, so that it has at
+ * most 15 in all: such numbers differ as binary64 too, so that what is below a bound in decimal is
+ * below it when read. */
+static int room(int64_t whole_part)
+{
+    int n = 14;
+    for (; whole_part > 9; whole_part /= 10) {
+        n--;
+    }
+    return n;
+}
+
+/* A point and one to `max` digits, not all of them 0; GRAM_NONE when there is no room. */
+static uint32_t above_zero(struct gram_builder *b, int max, uint32_t next)
+{
+    uint32_t r = GRAM_NONE;
+    for (int left = 0; left < max; left++) { /* digits that may stand behind the first non-zero */
+        uint32_t rest = left ? gram_alt(b, some(b, '0', '9', left, next), next) : next;
+        uint32_t digit = gram_range(b, '1', '9', rest);
+        r = r == GRAM_NONE ? digit : gram_alt(b, digit, gram_str(b, "0", r));
+    }
+    return r == GRAM_NONE ? r : gram_str(b, ".", r);
+}
+
 /* Magnitudes from a to z. */
 static uint32_t magnitude(struct gram_builder *b, int64_t a, bool a_open, int64_t z, bool z_open,
                           uint32_t next)
@@ -110,14 +134,23 @@ static uint32_t magnitude(struct gram_builder *b, int64_t a, bool a_open, int64_
     if (a == z) {
         return r;
     }
+    /* next to an open bound fewer digits, else as many as in any number */
     uint32_t frac = gram_alt(b, gram_str(b, ".", some(b, '0', '9', 16, next)), next);
-    uint32_t rest = gram_alt(b, some(b, '0', '9', 7, next), next), nonzero = GRAM_NONE;
-    for (int i = 0; i < 8; i++) { /* up to eight zeros, a digit that is none, others */
-        uint32_t digit = gram_range(b, '1', '9', rest);
-        nonzero = nonzero == GRAM_NONE ? digit : gram_alt(b, digit, gram_str(b, "0", nonzero));
+    int near_a = room(a), near_z = room(z), both = near_a < near_z ? near_a : near_z;
+    uint32_t below =
+        near_z ? gram_alt(b, gram_str(b, ".", some(b, '0', '9', near_z, next)), next) : next;
+    bool last = z_open && a == z - 1;
+    uint32_t first = a_open ? above_zero(b,
+                                         last         ? both
+                                         : near_a < 8 ? near_a
+                                                      : 8,
+                                         next)
+                            : (last ? below : frac);
+    r = first == GRAM_NONE ? r : either(b, r, whole(b, a, a, first));
+    if (z_open && a < z - 1) {
+        r = either(b, r, whole(b, z - 1, z - 1, below));
     }
-    r = either(b, r, whole(b, a, a, a_open ? gram_str(b, ".", nonzero) : frac));
-    return either(b, r, whole(b, a + 1, z - 1, frac));
+    return either(b, r, whole(b, a + 1, z - (z_open ? 2 : 1), frac));
 }
 
 uint32_t gram_numbers(struct gram_builder *b, bool has_lo, int64_t lo, bool lo_open, bool has_hi,

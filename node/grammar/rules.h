@@ -82,8 +82,9 @@ uint32_t gram_comma(struct gram_builder *b, uint32_t next);       /* "," with bl
 uint32_t gram_string_char(struct gram_builder *b, uint32_t next); /* one character in a string */
 uint32_t gram_string_any(struct gram_builder *b, uint32_t next);  /* with its quotes */
 uint32_t gram_number_any(struct gram_builder *b, bool integer, uint32_t next);
-uint32_t gram_any(struct gram_builder *b, uint32_t next);        /* any value */
-uint32_t gram_any_object(struct gram_builder *b, uint32_t next); /* any object */
+uint32_t gram_any(struct gram_builder *b, uint32_t next); /* any value */
+/* Any object; some_member: but the empty one. */
+uint32_t gram_any_object(struct gram_builder *b, bool some_member, uint32_t next);
 uint32_t gram_any_array(struct gram_builder *b, uint32_t next);
 /* A string's characters as they stand in JSON (escaped), or raw. */
 uint32_t gram_text(struct gram_builder *b, const char *s, size_t n, bool raw, uint32_t next);

@@ -12,7 +12,7 @@
 
 const struct pyjson *gram_get(const struct pyjson *v, const char *key)
 {
-    return v->type == PYJSON_OBJECT ? pyjson_get(v, key) : NULL;
+    return v && v->type == PYJSON_OBJECT ? pyjson_get(v, key) : NULL;
 }
 
 void gram_place(char out[GRAM_PLACE], const char *at, const char *key, size_t n)
@@ -82,7 +82,7 @@ static bool known(const struct pyjson *key)
     return false;
 }
 
-static bool check_keywords(struct gram_schema *s, const struct pyjson *v, const char *at)
+bool gram_schema_check(struct gram_schema *s, const struct pyjson *v, const char *at)
 {
     for (size_t i = 0; i < v->count; i++) {
         const struct pyjson *k = v->items[i];
@@ -106,6 +106,14 @@ static bool check_keywords(struct gram_schema *s, const struct pyjson *v, const 
 
 /* ---- references ---- */
 
+static int hex(char c)
+{
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                  : -1;
+}
+
 static const struct pyjson *pointer(struct gram_schema *s, const struct pyjson *ref, const char *at)
 {
     const struct pyjson *v = s->root;
@@ -121,17 +129,24 @@ static const struct pyjson *pointer(struct gram_schema *s, const struct pyjson *
     while (p < end) {
         char key[256];
         size_t n = 0;
+        bool good = true;
         for (p++; p < end && *p != '/'; p++) {
             char c = *p;
-            if (c == '~' && end - p > 1 && (p[1] == '0' || p[1] == '1')) {
+            good = good && n + 1 < sizeof key;
+            if (c == '%') { /* a reference is part of an address */
+                int hi = end - p > 2 ? hex(p[1]) : -1, lo = end - p > 2 ? hex(p[2]) : -1;
+                c = (char)(hi * 16 + lo);
+                good = good && hi >= 0 && lo >= 0 && c && c != '/' && c != '~';
+                p += good ? 2 : 0;
+            } else if (c == '~' && end - p > 1 && (p[1] == '0' || p[1] == '1')) {
                 c = *++p == '0' ? '~' : '/';
             }
-            if (n + 1 == sizeof key) {
-                break;
+            if (good) {
+                key[n++] = c;
             }
-            key[n++] = c;
         }
         key[n] = 0;
+        v = good ? v : NULL;
         if (v && v->type == PYJSON_ARRAY) {
             char *stop;
             unsigned long i = strtoul(key, &stop, 10);
@@ -252,27 +267,6 @@ static bool check_type(struct gram_schema *s, const struct pyjson *t, const char
     return n > 0;
 }
 
-/* Is a constant of the type that the schema asks for besides? (1.0 and the like count as numbers.)
- */
-static bool literal_fits(const struct pyjson *t, const struct pyjson *v)
-{
-    switch (v->type) {
-    case PYJSON_STRING:
-        return gram_type_is(t, "string");
-    case PYJSON_NUMBER:
-        return gram_type_is(t, "number") ||
-               (gram_type_is(t, "integer") && !memchr(v->s, '.', v->n) && !memchr(v->s, 'e', v->n));
-    case PYJSON_NULL:
-        return gram_type_is(t, "null");
-    case PYJSON_OBJECT:
-        return gram_type_is(t, "object");
-    case PYJSON_ARRAY:
-        return gram_type_is(t, "array");
-    default:
-        return gram_type_is(t, "boolean");
-    }
-}
-
 static uint32_t either(struct gram_schema *s, uint32_t a, uint32_t b)
 {
     return a == GRAM_NONE ? b : gram_alt(s->b, a, b);
@@ -328,7 +322,7 @@ static uint32_t any_of(struct gram_schema *s, const struct pyjson *v, const char
         gram_fail(s->b, ERR_FORMAT, "%s.%s: it must be a list of schemas", at, key);
         return 0;
     }
-    if (!strcmp(key, "oneOf") && !gram_apart(s, l, at)) {
+    if (!gram_beside(s, v, l, key, at) || (!strcmp(key, "oneOf") && !gram_apart(s, l, at))) {
         return 0;
     }
     for (size_t i = 0; i < l->count && !s->b->err.code; i++) {
@@ -352,24 +346,26 @@ static uint32_t value(struct gram_schema *s, const struct pyjson *v, bool raw, c
                   at);
         return 0;
     }
-    if (!check_keywords(s, v, at)) {
+    if (!gram_schema_check(s, v, at)) {
         return 0;
     }
-    const struct pyjson *t = gram_get(v, "type"), *c = gram_get(v, "const"),
-                        *en = gram_get(v, "enum"), *all = gram_get(v, "allOf");
+    const struct pyjson *c = gram_get(v, "const"), *en = gram_get(v, "enum"),
+                        *all = gram_get(v, "allOf");
     const char *some = gram_get(v, "anyOf") ? "anyOf" : gram_get(v, "oneOf") ? "oneOf" : NULL;
-    bool structure = gram_get(v, "properties") || gram_get(v, "items") || gram_get(v, "required") ||
-                     gram_get(v, "additionalProperties");
-    if ((some || all) && (structure || c || en || (some && all))) {
-        gram_fail(s->b, ERR_UNSUPPORTED,
-                  "%s.%s: beside properties, items, enum, const or another combination it is not "
-                  "supported: repeat them in each alternative",
-                  at, some ? some : "allOf");
+    if (some && all) {
+        gram_fail(s->b, ERR_UNSUPPORTED, "%s.allOf: beside %s it is not supported", at, some);
+        return 0;
+    }
+    if (gram_get(v, "anyOf") && gram_get(v, "oneOf")) {
+        gram_fail(s->b, ERR_UNSUPPORTED, "%s.oneOf: beside anyOf it is not supported", at);
         return 0;
     }
     if (all) {
         if (all->type != PYJSON_ARRAY || all->count != 1) {
             gram_fail(s->b, ERR_UNSUPPORTED, "%s.allOf: more than one schema is not supported", at);
+            return 0;
+        }
+        if (!gram_beside(s, v, all, "allOf", at)) {
             return 0;
         }
         char place[GRAM_PLACE];
@@ -379,9 +375,14 @@ static uint32_t value(struct gram_schema *s, const struct pyjson *v, bool raw, c
     if (some) {
         return any_of(s, v, some, raw, at, next);
     }
+    if (c && en) {
+        gram_fail(s->b, ERR_UNSUPPORTED, "%s.enum: beside const it is not supported", at);
+        return 0;
+    }
     if (c) {
-        if (!literal_fits(t, c)) {
-            gram_fail(s->b, ERR_UNSUPPORTED, "%s.const: it is not of the schema's own type", at);
+        if (!gram_literal_fits(s, v, c, "const", at)) {
+            gram_fail(s->b, ERR_UNSUPPORTED,
+                      "%s.const: it does not fit the type or the bounds beside it", at);
             return 0;
         }
         return literal(s, c, raw, next);
@@ -389,7 +390,7 @@ static uint32_t value(struct gram_schema *s, const struct pyjson *v, bool raw, c
     if (en) {
         uint32_t r = GRAM_NONE;
         for (size_t i = 0; en->type == PYJSON_ARRAY && i < en->count; i++) {
-            if (literal_fits(t, en->items[i])) {
+            if (gram_literal_fits(s, v, en->items[i], "enum", at)) {
                 r = either(s, r, literal(s, en->items[i], raw, next));
             }
         }
@@ -458,8 +459,8 @@ int grammar_json(const struct pyjson *schema, struct grammar **out, struct err *
         return b.err.code;
     }
     uint32_t rule = gram_rule_new(&b), end = gram_ws(&b, gram_ret(&b));
-    uint32_t v =
-        schema ? gram_schema_value(&s, schema, false, "schema", end) : gram_any_object(&b, end);
+    uint32_t v = schema ? gram_schema_value(&s, schema, false, "schema", end)
+                        : gram_any_object(&b, false, end);
     gram_rule_set(&b, rule, gram_ws(&b, v));
     gram_schema_done(&s);
     return gram_end(&b, rule, out, e);

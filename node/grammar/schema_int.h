@@ -20,6 +20,22 @@ uint32_t gram_schema_array(struct gram_schema *s, const struct pyjson *v, const 
                            uint32_t next);
 uint32_t gram_schema_object(struct gram_schema *s, const struct pyjson *v, const char *at,
                             uint32_t next);
+/* The pattern of a `format`; NULL: an annotation. */
+const char *gram_format(const struct pyjson *f);
+/* Is a constant of one of the types (NULL: of all)? */
+bool gram_literal_is(const struct pyjson *t, const struct pyjson *v);
+/* Does a constant of `what` (const or enum) fit the keywords beside it? Fails for those that are
+ * not looked into. */
+bool gram_literal_fits(struct gram_schema *s, const struct pyjson *v, const struct pyjson *x,
+                       const char *what, const char *at);
+/* Do the keywords beside `what` (anyOf, oneOf, allOf: list) add nothing? Else fails. */
+bool gram_beside(struct gram_schema *s, const struct pyjson *v, const struct pyjson *list,
+                 const char *what, const char *at);
+/* Equal, as JSON Schema has it: numbers by value, members in any order. */
+bool gram_same(const struct pyjson *a, const struct pyjson *b);
+/* The keywords of a schema are known, and its properties and required are right; else fails. */
+bool gram_schema_check(struct gram_schema *s, const struct pyjson *v, const char *at);
+bool gram_object_check(struct gram_schema *s, const struct pyjson *v, const char *at);
 /* Are no two of these schemas fit by one value, as far as is easily seen? Else fails. */
 bool gram_apart(struct gram_schema *s, const struct pyjson *list, const char *at);
 

@@ -46,9 +46,13 @@ static bool counts(struct gram_schema *s, const struct pyjson *v, const char *le
 
 /* ---- strings ---- */
 
-/* Formats as patterns; narrower than their standards where those have oddities. NULL: no pattern
- * (an annotation, as JSON Schema has it). */
-static const char *format(const struct pyjson *f)
+/* Formats as patterns; narrower than their standards where those have oddities. */
+struct format {
+    const char *name, *pattern;
+    unsigned min, max; /* characters */
+};
+
+static const struct format *format_of(const struct pyjson *f)
 {
 #define DATE                                                                       \
     "[12][0-9]{3}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-" \
@@ -57,24 +61,32 @@ static const char *format(const struct pyjson *f)
     "(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\\.[0-9]{1,6})?(?:Z|[+-](?:0[0-9]|1[0-4]):[0-5]" \
     "[0-9])"
 #define BYTE "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
-    static const char *const known[][2] = {
-        {"date", "^" DATE "$"},
-        {"time", "^" TIME "$"},
-        {"date-time", "^" DATE "T" TIME "$"},
-        {"uuid", "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"},
-        {"ipv4", "^" BYTE "\\." BYTE "\\." BYTE "\\." BYTE "$"},
-        {"email", "^[A-Za-z0-9_+-]{1,20}(?:\\.[A-Za-z0-9_+-]{1,20}){0,2}@(?:[A-Za-z0-9]{1,30}(?:-["
-                  "A-Za-z0-9]{1,30})?\\.){1,3}[A-Za-z]{2,10}$"},
+    static const struct format known[] = {
+        {"date", "^" DATE "$", 10, 10},
+        {"time", "^" TIME "$", 9, 21},
+        {"date-time", "^" DATE "T" TIME "$", 20, 32},
+        {"uuid", "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$", 36, 36},
+        {"ipv4", "^" BYTE "\\." BYTE "\\." BYTE "\\." BYTE "$", 7, 15},
+        {"email",
+         "^[A-Za-z0-9_+-]{1,20}(?:\\.[A-Za-z0-9_+-]{1,20}){0,2}@(?:[A-Za-z0-9]{1,20}(?:-[A-Za-z0-9]"
+         "{1,20})?\\.){1,3}[A-Za-z]{2,10}$",
+         6, 199},
     };
 #undef DATE
 #undef TIME
 #undef BYTE
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-        if (pyjson_is(f, known[i][0])) {
-            return known[i][1];
+        if (pyjson_is(f, known[i].name)) {
+            return &known[i];
         }
     }
     return NULL;
+}
+
+const char *gram_format(const struct pyjson *f)
+{
+    const struct format *k = format_of(f);
+    return k ? k->pattern : NULL;
 }
 
 uint32_t gram_schema_string(struct gram_schema *s, const struct pyjson *v, bool raw, const char *at,
@@ -86,7 +98,8 @@ uint32_t gram_schema_string(struct gram_schema *s, const struct pyjson *v, bool 
     if (!counts(s, v, "minLength", "maxLength", at, &min, &max)) {
         return 0;
     }
-    const char *pattern = f ? format(f) : NULL;
+    const struct format *form = f ? format_of(f) : NULL;
+    const char *pattern = form ? form->pattern : NULL;
     size_t n = pattern ? strlen(pattern) : 0;
     bool bounded = min || max != GRAM_NONE;
     if (p && p->type != PYJSON_STRING) {
@@ -97,6 +110,13 @@ uint32_t gram_schema_string(struct gram_schema *s, const struct pyjson *v, bool 
         gram_fail(b, ERR_UNSUPPORTED,
                   "%s.pattern: together with minLength, maxLength or a format it is not supported",
                   at);
+        return 0;
+    }
+    if (form && (form->min < min || form->max > max)) {
+        gram_fail(b, ERR_UNSUPPORTED,
+                  "%s.format: its texts have %u to %u characters, and minLength or maxLength "
+                  "excludes some: that is not supported",
+                  at, form->min, form->max);
         return 0;
     }
     if (p) {
@@ -206,6 +226,14 @@ uint32_t gram_schema_array(struct gram_schema *s, const struct pyjson *v, const 
     }
     char place[GRAM_PLACE];
     uint32_t close = gram_ws(b, gram_str(b, "]", next)), r;
+    size_t n = first && first->type == PYJSON_ARRAY ? first->count : 0;
+    if (max < n || (items && items->type == PYJSON_FALSE && min > n)) {
+        gram_fail(b, ERR_UNSUPPORTED,
+                  max < n ? "%s.maxItems: below the number of prefixItems it is not supported"
+                          : "%s.minItems: there are fewer items than this",
+                  at);
+        return 0;
+    }
     if (items && items->type == PYJSON_FALSE) {
         max = 0;
         items = NULL;
@@ -224,7 +252,6 @@ uint32_t gram_schema_array(struct gram_schema *s, const struct pyjson *v, const 
         return gram_str(b, "[", r);
     }
     /* A tuple: all of the first ones are written, then others as they are allowed. */
-    size_t n = first->type == PYJSON_ARRAY ? first->count : 0;
     if (n == 0 || n > 256) {
         gram_fail(b, ERR_FORMAT, "%s.prefixItems: it must be a list of 1 to 256 schemas", at);
         return 0;
@@ -266,9 +293,9 @@ static bool is_required(const struct pyjson *required, const struct pyjson *memb
     return false;
 }
 
-static bool check_object(struct gram_schema *s, const struct pyjson *props,
-                         const struct pyjson *required, const char *at)
+bool gram_object_check(struct gram_schema *s, const struct pyjson *v, const char *at)
 {
+    const struct pyjson *props = gram_get(v, "properties"), *required = gram_get(v, "required");
     if (props && props->type != PYJSON_OBJECT) {
         gram_fail(s->b, ERR_FORMAT, "%s.properties: it must be an object", at);
         return false;
@@ -301,20 +328,20 @@ uint32_t gram_schema_object(struct gram_schema *s, const struct pyjson *v, const
 {
     struct gram_builder *b = s->b;
     const struct pyjson *props = gram_get(v, "properties"), *required = gram_get(v, "required"),
-                        *more = gram_get(v, "additionalProperties");
-    if (!check_object(s, props, required, at)) {
+                        *more = gram_get(v, "additionalProperties"),
+                        *min = gram_get(v, "minProperties");
+    bool one = min && !strcmp(min->s, "1");
+    if (!gram_object_check(s, v, at)) {
         return 0;
     }
     if (!props && !more) {
-        return gram_any_object(b, next);
+        return gram_any_object(b, one, next);
     }
     size_t n = props ? props->count : 0;
     char place[GRAM_PLACE];
     uint32_t close = gram_ws(b, gram_str(b, "}", next));
     /* `first` and `later`: where it goes on when no member was written yet, and when one was */
     uint32_t first = close, later = close;
-    const struct pyjson *min = gram_get(v, "minProperties");
-    bool one = min && !strcmp(min->s, "1");
     if (one) {
         first = gram_hole(b); /* leads nowhere */
     }
@@ -347,19 +374,6 @@ uint32_t gram_schema_object(struct gram_schema *s, const struct pyjson *v, const
 
 /* ---- oneOf ---- */
 
-static bool same(const struct pyjson *a, const struct pyjson *b)
-{
-    struct buf x, y;
-    buf_init(&x, GRAMMAR_SCHEMA_MAX);
-    buf_init(&y, GRAMMAR_SCHEMA_MAX);
-    bool r = pyjson_write(a, PYJSON_COMPACT | PYJSON_SORTED, &x) ||
-             pyjson_write(b, PYJSON_COMPACT | PYJSON_SORTED, &y) ||
-             (x.n == y.n && !memcmp(x.p, y.p, x.n));
-    buf_free(&x);
-    buf_free(&y);
-    return r;
-}
-
 /* Do the constants of two schemas (const or enum) have none in common? False: they have no such. */
 static bool constants_apart(const struct pyjson *a, const struct pyjson *b)
 {
@@ -371,7 +385,7 @@ static bool constants_apart(const struct pyjson *a, const struct pyjson *b)
     size_t na = ca ? 1 : ea->count, nb = cb ? 1 : eb->count;
     for (size_t i = 0; i < na; i++) {
         for (size_t k = 0; k < nb; k++) {
-            if (same(ca ? ca : ea->items[i], cb ? cb : eb->items[k])) {
+            if (gram_same(ca ? ca : ea->items[i], cb ? cb : eb->items[k])) {
                 return false;
             }
         }
@@ -383,7 +397,7 @@ static bool types_apart(const struct pyjson *a, const struct pyjson *b)
 {
     static const char *const names[] = {"object", "array", "string", "boolean", "null"};
     const struct pyjson *ta = gram_get(a, "type"), *tb = gram_get(b, "type");
-    if (!ta || !tb) {
+    if (!ta || !tb || gram_get(a, "nullable") || gram_get(b, "nullable")) {
         return false;
     }
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -406,7 +420,13 @@ static bool pair_apart(struct gram_schema *s, const struct pyjson *a, const stru
     if (types_apart(a, b) || constants_apart(a, b)) {
         return true;
     }
-    const struct pyjson *pa = gram_get(a, "properties"), *pb = gram_get(b, "properties");
+    /* a property tells objects apart: neither may be anything else */
+    const struct pyjson *pa = gram_get(a, "properties"), *pb = gram_get(b, "properties"),
+                        *ta = gram_get(a, "type"), *tb = gram_get(b, "type");
+    if (!ta || !tb || !pyjson_is(ta, "object") || !pyjson_is(tb, "object") ||
+        gram_get(a, "nullable") || gram_get(b, "nullable")) {
+        return false;
+    }
     for (size_t i = 0; pa && pb && i < pa->count; i++) {
         const struct pyjson *x = pa->items[i], *y = gram_get(pb, x->key);
         if (y && is_required(gram_get(a, "required"), x) &&

@@ -115,7 +115,7 @@ bool gram_kit_draw(const struct gram_kit *k, const struct grammar *g, uint64_t *
             for (uint32_t j = 0; j < n; j++) {
                 size_t len;
                 const char *p = tok_bytes(k->t, list[j], &len);
-                if (len == 1 && strchr("\"}]", *p)) {
+                if (tok_is_special(k->t, list[j]) || (len == 1 && strchr("\"}]", *p))) {
                     list[closers++] = list[j];
                 }
             }
