@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: MIT
- * cmd_demo.c: `shoal demo`: the whole machine in a few seconds, and a claim that it checks.
+ * cmd_demo.c: `shoal demo`: the whole machine in a few seconds, and claims that it checks.
  *
  * A loopback HTTP server plays the origin, the cache is an empty temporary folder. The question is
  * asked, everything is closed, and it is asked again: the second answer must have the same receipt,
- * and neither the store nor the server may have seen a byte move. */
-#include "node/cli/answer.h"
+ * and neither the store nor the server may have seen a byte move. Then that cache is the first of
+ * three nodes (demo_nodes.c), the origin is stopped, and the others must give the same receipt from
+ * what their peers have. */
+#include "node/cli/demo.h"
 #include "node/cli/plat.h"
 #include "node/demo/server.h"
 #include "node/demo/where.h"
+
+#include "proto/base/clock.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,75 +22,104 @@
 /* What the demo model was trained to say; a wrong answer is a broken build. */
 #define ANSWER "whale: any of the larger cetacean mammals"
 
-/* The cache takes 20 MB: a disk without the store's usual free space is no reason to fail. */
+/* The caches take 60 MB: a disk without the store's usual free space is no reason to fail. */
 #define DISK_FLOOR (32u << 20)
+
+/* The rows: node 1, node 1 again, node 2, node 3. */
+#define ROWS (DEMO_NODES + 1)
 
 struct demo_opts {
     struct common_opts common;
     struct compute_opts compute;
+    bool log;
 };
 
+#define AT(f) offsetof(struct demo_opts, f)
+static const struct opt show_table[] = {
+    {"log", NULL, "show what the nodes log", OPT_FLAG, AT(log), 0, 0, NULL},
+};
 static const struct opt_group groups[] = {
-    {"Computation", compute_opts_table, COMPUTE_OPTS_COUNT, offsetof(struct demo_opts, compute)},
+    {"Demo", show_table, sizeof show_table / sizeof *show_table, 0},
+    {"Computation", compute_opts_table, COMPUTE_OPTS_COUNT, AT(compute)},
     {"General", common_opts_table, COMMON_OPTS_COUNT, 0},
 };
-
-/* One asking of the question. */
-struct round {
-    struct answer answer;
-    struct store_stats store;
-    json_t *stats;
-    uint64_t experts; /* of the model */
-    uint64_t served;  /* bytes that the server says it sent */
-};
+#undef AT
 
 struct demo {
     struct cli *c;
     const struct demo_opts *o;
-    struct buf model, cache;
-    char dir[64];
-    struct demo_server *server;
-    struct round rounds[2];
+    struct buf model;
+    char dir[64], url[64];
+    struct demo_server *server;     /* NULL once it is stopped */
+    struct demo_server_stats count; /* its numbers at its end */
+    struct demo_shoal shoal;
+    struct demo_row rows[ROWS];
 };
 
-static int ask(struct demo *d, struct round *r, struct err *e)
+/* ---- asking ---- */
+
+static uint64_t served(const struct demo *d)
 {
-    struct model_opts mo = {
-        .model = demo_server_url(d->server), .cache = d->cache.p, .disk_floor = DISK_FLOOR};
-    struct demo_server_stats before, after;
-    struct cli_session s;
-    struct tok_ids ids = {0};
-    struct chat_prompt p;
-    demo_server_get_stats(d->server, &before);
-    int rc = cli_session_open(&s, d->c, &mo, &d->o->compute, SESSION_INFER, e);
-    if (rc) {
-        return rc;
+    struct demo_server_stats v = d->count;
+    if (d->server) {
+        demo_server_get_stats(d->server, &v);
     }
-    rc = chat_simple(QUESTION, NULL, CHAT_THINK_OFF, &p, e);
-    if (!rc) {
-        rc = chat_prompt_ids(&p, s.tok, &ids, e);
-        chat_prompt_free(&p);
-    }
-    if (!rc) {
-        struct answer_opts ao = {.prompt = &ids, .chat = true, .stream = !d->c->json};
-        ao.gen.max_new = 100;
-        ao.gen.prefill_chunk = s.chunk;
-        ao.gen.sample.top_p = 1;
-        rc = answer_run(&s, &ao, &r->answer, e);
-    }
-    if (!rc) {
-        store_get_stats(s.st, &r->store);
-        r->stats = cli_session_stats_json(&s, &r->store);
-        r->experts = s.plan.expert_bytes / s.plan.expert_size;
-    }
-    tok_ids_free(&ids);
-    cli_session_close(&s);
-    demo_server_get_stats(d->server, &after);
-    r->served = after.bytes - before.bytes;
-    return rc;
+    return v.bytes;
 }
 
-static void say_round(struct demo *d, const struct round *r)
+static int answer(struct demo *d, struct cli_session *s, struct answer *a, struct err *e)
+{
+    struct tok_ids ids = {0};
+    struct chat_prompt p;
+    int r = chat_simple(QUESTION, NULL, CHAT_THINK_OFF, &p, e);
+    if (!r) {
+        r = chat_prompt_ids(&p, s->tok, &ids, e);
+        chat_prompt_free(&p);
+    }
+    if (!r) {
+        struct answer_opts ao = {.prompt = &ids, .chat = true, .stream = !d->c->json};
+        ao.gen.max_new = 100;
+        ao.gen.prefill_chunk = s->chunk;
+        ao.gen.sample.top_p = 1;
+        r = answer_run(s, &ao, a, e);
+    }
+    tok_ids_free(&ids);
+    return r;
+}
+
+/* `began`: when what is timed began, by clock_s. */
+static int ask(struct demo *d, const struct session_over *over, double began, struct demo_row *row,
+               struct err *e)
+{
+    struct model_opts mo = {.model = d->url,
+                            .cache = d->shoal.node[row->node].cache,
+                            .disk_floor = DISK_FLOOR,
+                            .over = over};
+    struct cli_session s;
+    uint64_t before = served(d);
+    if (cli_interrupted()) {
+        return err_set(e, ERR_CANCELLED, "interrupted");
+    }
+    int r = cli_session_open(&s, d->c, &mo, &d->o->compute, SESSION_INFER, e);
+    if (r) {
+        return r;
+    }
+    r = answer(d, &s, &row->answer, e);
+    row->seconds = clock_s() - began;
+    if (!r) {
+        store_get_stats(s.st, &row->store);
+        row->stats = cli_session_stats_json(&s, &row->store);
+        row->expert_size = s.plan.expert_size;
+        row->experts = s.plan.expert_bytes / s.plan.expert_size;
+    }
+    cli_session_close(&s);
+    row->served = served(d) - before;
+    return r;
+}
+
+/* ---- one node, twice ---- */
+
+static void say_row(struct demo *d, const struct demo_row *r)
 {
     char a[CLI_NUM], b[CLI_NUM], t[CLI_NUM];
     cli_note(
@@ -100,10 +133,10 @@ static void say_round(struct demo *d, const struct round *r)
     cli_note(d->c, "  receipt %s", r->answer.receipt);
 }
 
-/* The claim. A sentence in *e says what does not hold. */
-static int check(const struct demo *d, struct err *e)
+/* The claims. A sentence in *e says what does not hold. */
+static int check_alone(const struct demo *d, struct err *e)
 {
-    const struct round *a = &d->rounds[0], *b = &d->rounds[1];
+    const struct demo_row *a = &d->rows[0], *b = &d->rows[1];
     const struct buf *text = &a->answer.text;
     if (text->n < strlen(ANSWER) || memcmp(text->p, ANSWER, strlen(ANSWER)) != 0) {
         return err_set(e, ERR_NUMERIC, "the answer is \"%.200s\" and should begin \"%s\"",
@@ -119,11 +152,116 @@ static int check(const struct demo *d, struct err *e)
     if (b->served || b->store.origin_bytes) {
         return err_set(e, ERR_NET,
                        "the second answer took %llu bytes from the origin (the origin counted "
-                       "%llu); it should take none. A disk with less than 60 MB free does this: "
+                       "%llu); it should take none. A disk with less than 100 MB free does this: "
                        "set TMPDIR to a folder with more",
                        (unsigned long long)b->store.origin_bytes, (unsigned long long)b->served);
     }
     return 0;
+}
+
+static int alone(struct demo *d, struct err *e)
+{
+    cli_note(d->c,
+             "the demo model (19 million parameters, Kimi K3's architecture and formats) is "
+             "served at %s (the origin),",
+             d->url);
+    cli_note(d->c, "the cache in %s is empty. Question: %s", d->shoal.node[0].cache, QUESTION);
+    int r = ask(d, NULL, clock_s(), &d->rows[0], e);
+    if (r) {
+        return r;
+    }
+    say_row(d, &d->rows[0]);
+    cli_note(d->c, "now everything is closed and opened again, as after a restart. Question: %s",
+             QUESTION);
+    d->rows[1].again = true;
+    r = ask(d, NULL, clock_s(), &d->rows[1], e);
+    if (r) {
+        return r;
+    }
+    say_row(d, &d->rows[1]);
+    return check_alone(d, e);
+}
+
+/* ---- three nodes ---- */
+
+static int check_shared(const struct demo *d, const struct demo_row *r, struct err *e)
+{
+    const char *first = d->rows[0].answer.receipt;
+    unsigned who = r->node + 1;
+    uint64_t sum = 0;
+    if (strcmp(first, r->answer.receipt) != 0) {
+        return err_set(e, ERR_NUMERIC, "node %u has another receipt than node 1: %s and %s", who,
+                       r->answer.receipt, first);
+    }
+    if (r->store.origin_bytes || r->served) {
+        return err_set(e, ERR_NET, "node %u took %llu bytes from the origin, which was stopped",
+                       who, (unsigned long long)r->store.origin_bytes);
+    }
+    for (unsigned p = 0; p < DEMO_NODES; p++) {
+        sum += r->from[p].bytes;
+        if (r->from[p].bytes > r->given[p]) {
+            return err_set(
+                e, ERR_NET, "node %u counts %llu bytes from node %u, which counts only %llu given",
+                who, (unsigned long long)r->from[p].bytes, p + 1, (unsigned long long)r->given[p]);
+        }
+    }
+    if (!sum || sum != r->store.peer_bytes) {
+        return err_set(e, ERR_NET,
+                       "node %u counts %llu bytes from its peers, and %llu peer by peer", who,
+                       (unsigned long long)r->store.peer_bytes, (unsigned long long)sum);
+    }
+    return 0;
+}
+
+/* Which peer gives how much is the quicker one's luck, so it is said and not claimed. */
+static void say_shared(struct demo *d, const struct demo_row *r)
+{
+    char from[200] = "", b[CLI_NUM];
+    for (unsigned p = 0; p < r->node; p++) {
+        size_t k = strlen(from);
+        snprintf(from + k, sizeof from - k, "%s%s from node %u", p ? " and " : "",
+                 r->from[p].bytes ? cli_bytes(r->from[p].bytes, b) : "nothing", p + 1);
+    }
+    cli_note(d->c, "  node %u has answered with %s; the origin was off; the receipt is the same",
+             r->node + 1, from);
+}
+
+static int ask_node(struct demo *d, unsigned i, struct err *e)
+{
+    struct demo_row *row = &d->rows[i + 1];
+    struct demo_node *n = &d->shoal.node[i];
+    double began = clock_s();
+    row->node = i;
+    cli_note(d->c, "node %u, with an empty cache. Question: %s", i + 1, QUESTION);
+    int r = demo_shoal_run(&d->shoal, i, e);
+    struct session_over over = {n->node, n->be};
+    r = r ? r : ask(d, &over, began, row, e);
+    r = r ? r : demo_shoal_account(&d->shoal, row, e);
+    r = r ? r : check_shared(d, row, e);
+    if (!r) {
+        say_shared(d, row);
+    }
+    return r;
+}
+
+static int together(struct demo *d, struct err *e)
+{
+    cli_note(d->c,
+             "now three nodes, as on three machines: node 1, with that cache, makes a shoal;");
+    int r = demo_shoal_begin(&d->shoal, e);
+    if (r) {
+        return r;
+    }
+    demo_server_get_stats(d->server, &d->count);
+    demo_server_stop(d->server);
+    d->server = NULL;
+    cli_note(d->c,
+             "nodes 2 and 3 have joined it with an invite (all of it on 127.0.0.1, over TLS).");
+    cli_note(d->c, "The origin is stopped: nobody answers there any more.");
+    for (unsigned i = 1; !r && i < DEMO_NODES; i++) {
+        r = ask_node(d, i, e);
+    }
+    return r;
 }
 
 static int play(struct demo *d, struct err *e)
@@ -137,36 +275,26 @@ static int play(struct demo *d, struct err *e)
              tmp && *tmp && strlen(tmp) < 40 ? tmp : "/tmp");
     if (!mkdtemp(d->dir)) {
         d->dir[0] = 0;
-        return err_set(e, ERR_IO, "cannot make a temporary folder for the demo's cache");
-    }
-    if (buf_addf(&d->cache, "%s/cache", d->dir)) {
-        return err_set(e, ERR_NOMEM, "out of memory");
+        return err_set(e, ERR_IO, "cannot make a temporary folder for the demo's caches");
     }
     r = demo_server_start(d->model.p, 0, &d->server, e);
     if (r) {
         return r;
     }
-    cli_note(d->c,
-             "the demo model (19 million parameters, Kimi K3's architecture and formats) is "
-             "served at %s (the origin),",
-             demo_server_url(d->server));
-    cli_note(d->c, "the cache in %s is empty. Question: %s", d->cache.p, QUESTION);
-    r = ask(d, &d->rounds[0], e);
-    if (r) {
-        return r;
-    }
-    say_round(d, &d->rounds[0]);
-    cli_note(d->c, "now everything is closed and opened again, as after a restart. Question: %s",
-             QUESTION);
-    r = ask(d, &d->rounds[1], e);
-    if (r) {
-        return r;
-    }
-    say_round(d, &d->rounds[1]);
-    return check(d, e);
+    snprintf(d->url, sizeof d->url, "%s", demo_server_url(d->server));
+    d->shoal.c = d->c;
+    d->shoal.compute = &d->o->compute;
+    d->shoal.model = d->url;
+    d->shoal.disk_floor = DISK_FLOOR;
+    d->shoal.log = d->o->log;
+    demo_shoal_init(&d->shoal, d->dir);
+    r = alone(d, e);
+    return r ? r : together(d, e);
 }
 
-static json_t *round_json(struct round *r)
+/* ---- the result ---- */
+
+static json_t *row_json(struct demo_row *r)
 {
     json_t *stats = r->stats;
     r->stats = NULL;
@@ -177,28 +305,18 @@ static json_t *round_json(struct round *r)
                      r->answer.decode_tok_s, "stats", stats);
 }
 
-static int result(struct demo *d)
+static json_t *result_json(struct demo *d)
 {
-    struct demo_server_stats v;
-    char a[CLI_NUM];
-    demo_server_get_stats(d->server, &v);
-    if (d->c->json) {
-        return cli_json(d->c, json_pack("{s:b, s:s, s:o, s:o, s:{s:I, s:I, s:I}}", "ok", 1,
-                                        "question", QUESTION, "first", round_json(&d->rounds[0]),
-                                        "second", round_json(&d->rounds[1]), "origin", "requests",
-                                        (json_int_t)v.requests, "ranges", (json_int_t)v.ranges,
-                                        "bytes", (json_int_t)v.bytes));
-    }
-    cli_note(
-        d->c,
-        "what happened: the origin sent %s in %llu requests: metadata, the spine (what every token "
-        "needs), and %llu of %llu experts, those that the answer used.",
-        cli_bytes(v.bytes, a), (unsigned long long)v.requests,
-        (unsigned long long)d->rounds[0].store.experts_fetched,
-        (unsigned long long)d->rounds[0].experts);
-    cli_note(d->c,
-             "They were checked, kept on disk, and the second answer came from there: nothing "
-             "from the origin, the same receipt, so the same bits.");
+    const struct demo_server_stats *v = &d->count;
+    json_t *origin = json_pack("{s:I, s:I, s:I}", "requests", (json_int_t)v->requests, "ranges",
+                               (json_int_t)v->ranges, "bytes", (json_int_t)v->bytes);
+    return json_pack("{s:b, s:s, s:o, s:o, s:o, s:o}", "ok", 1, "question", QUESTION, "first",
+                     row_json(&d->rows[0]), "second", row_json(&d->rows[1]), "origin", origin,
+                     "nodes", demo_table_json(d->rows, ROWS));
+}
+
+static void say_next(struct demo *d)
+{
     char cwd[4096];
     const char *exe = d->c->exe[0] ? d->c->exe : "shoal";
     size_t n = getcwd(cwd, sizeof cwd) ? strlen(cwd) : 0;
@@ -206,9 +324,35 @@ static int result(struct demo *d)
         exe += n + 1; /* as it would be typed here: build/shoal */
     }
     cli_note(d->c, "Try next: %s run --chat 'What is a guitar?'", exe);
-    cli_note(d->c, "          %s run --chat 'Define whale.' --effort high --json", exe);
-    cli_note(d->c, "          %s doctor", exe);
     cli_note(d->c, "          %s run --help (any K3 model: --model FOLDER or URL)", exe);
+    cli_note(d->c, "          %s doctor", exe);
+    cli_note(d->c, "To share between your machines, on the first one:");
+    cli_note(d->c, "          %s init, then %s up", exe, exe);
+    cli_note(d->c, "          %s invite (in another terminal: what the others join with)", exe);
+}
+
+static int result(struct demo *d)
+{
+    const struct demo_server_stats *v = &d->count;
+    char a[CLI_NUM];
+    if (!d->c->quiet) {
+        demo_table(d->rows, ROWS);
+    }
+    cli_note(d->c,
+             "what happened: the origin sent %s in %llu requests, once: metadata, the spine (what "
+             "every token needs),",
+             cli_bytes(v->bytes, a), (unsigned long long)v->requests);
+    cli_note(d->c,
+             "and %llu of %llu experts, those that the answer used. Node 1 kept them on disk and "
+             "answered again from there;",
+             (unsigned long long)d->rows[0].store.experts_fetched,
+             (unsigned long long)d->rows[0].experts);
+    cli_note(d->c, "nodes 2 and 3 got them from their peers and checked them. The same receipt "
+                   "means the same bits.");
+    if (d->c->json) {
+        return cli_json(d->c, result_json(d));
+    }
+    say_next(d);
     return CLI_OK;
 }
 
@@ -218,32 +362,33 @@ static int run(struct cli *c, const void *opts, int argc, char **argv)
     struct demo d = {.c = &brief, .o = opts};
     struct err e = {0};
     brief.brief = true;
-    cli_catch_interrupts(); /* from the start, so that the temporary cache is always removed */
+    cli_catch_interrupts(); /* from the start, so that the temporary caches are always removed */
     buf_init(&d.model, 4096);
-    buf_init(&d.cache, 4096);
     int status = play(&d, &e) ? cli_fail(c, &e) : result(&d);
-    for (int i = 0; i < 2; i++) {
-        answer_free(&d.rounds[i].answer);
-        json_decref(d.rounds[i].stats);
+    for (int i = 0; i < ROWS; i++) {
+        demo_row_free(&d.rows[i]);
     }
+    demo_shoal_end(&d.shoal);
     demo_server_stop(d.server);
     if (d.dir[0] && plat_remove_tree(d.dir, &e)) {
         cli_note(c, "%s", e.msg);
     }
     buf_free(&d.model);
-    buf_free(&d.cache);
     return status;
 }
 
 const struct command cmd_demo = {
     .name = "demo",
     .args = "",
-    .summary = "see it work: stream a small model over HTTP, answer twice",
+    .summary = "see it work: a small model over HTTP, then shared by three nodes",
     .details =
         "Serves the demo model on this machine by HTTP, with an empty temporary cache, asks it\n"
-        "\"" QUESTION "\", closes everything and asks again. The exit status is 1 unless the\n"
-        "second answer is the same bit for bit and took nothing from the origin. Nothing is left\n"
-        "behind.",
+        "\"" QUESTION "\", closes everything and asks again. Then it makes a shoal of three nodes\n"
+        "with a cache each, stops the server, and asks the second and the third node, which get\n"
+        "what they need from the others. The exit status is 1 unless all four answers are the "
+        "same\n"
+        "bit for bit and only the first took anything from the server. A table shows who got what\n"
+        "from whom. Everything stays on 127.0.0.1; nothing is left behind.",
     .groups = groups,
     .n_groups = sizeof groups / sizeof *groups,
     .size = sizeof(struct demo_opts),
