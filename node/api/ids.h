@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * ids.h: private to node/api: names for answers and calls that nobody else gives. */
+ * ids.h: names for answers and calls, and keys, that nobody else gives. */
 #ifndef SHOAL_API_IDS_H
 #define SHOAL_API_IDS_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * cmd_serve.c: `shoal serve`: the API on one machine, without a node and without peers. */
+#include "node/cli/plat.h"
 #include "node/cli/service.h"
 
 #include <poll.h>
@@ -108,8 +109,8 @@ static int run(struct cli *c, const void *opts, int argc, char **argv)
     mo.progress_ctx = v;
     r = r ? r : cli_session_open(&s, c, &mo, &o->compute, SESSION_PLAN, &e);
     if (!r) {
-        if (!u.states) {
-            u.states = s.cache; /* the data folder's, for a URL */
+        if (!u.states && s.cache && !plat_home(&base, &e)) {
+            u.states = base.p; /* a URL's cache is in the data folder: there `states` looks, too */
         }
         r = serve(c, &u, v, &s, &e);
         service_stop(v);

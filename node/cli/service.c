@@ -43,7 +43,7 @@ struct service {
     int lock;                  /* of the folder; -1: no states on disk */
     char model[SERVICE_NAME];
     char *key;
-    bool retry;
+    bool retry, brief;
     double started, said;
     pthread_t loader;
     bool loads;
@@ -169,7 +169,9 @@ static int plan_states(struct service *v, const struct service_setup *u, struct 
     }
     r = states_lock(v->folder.p, &v->lock, &e1);
     if (r) {
-        note(v, "states of conversations stay in RAM: %s", e1.msg);
+        if (!v->brief) {
+            note(v, "states of conversations stay in RAM: %s", e1.msg);
+        }
         return 0;
     }
     /* a tenth of what would be free without them */
@@ -179,8 +181,10 @@ static int plan_states(struct service *v, const struct service_setup *u, struct 
     }
     v->eo.keep_disk = room < KEEP_DISK ? room : KEEP_DISK;
     v->eo.keep_dir = v->folder.p;
-    note(v, "states of conversations are kept in %s, at most %s", v->folder.p,
-         cli_bytes(v->eo.keep_disk, a));
+    if (!v->brief) {
+        note(v, "states of conversations are kept in %s, at most %s", v->folder.p,
+             cli_bytes(v->eo.keep_disk, a));
+    }
     return 0;
 }
 
@@ -269,8 +273,10 @@ static void *load_main(void *arg)
         struct err e = {0};
         int r = load(v, &e);
         if (!r) {
-            note(v, "the model is ready after %s: requests for %s are answered at %s",
-                 cli_duration(clock_s() - v->started, took), v->model, oai_url(v->a));
+            if (!v->brief) {
+                note(v, "the model is ready after %s: requests for %s are answered at %s",
+                     cli_duration(clock_s() - v->started, took), v->model, oai_url(v->a));
+            }
             set_state(v, READY, NULL);
             return NULL;
         }
@@ -385,6 +391,7 @@ int service_open(struct service *v, const struct service_setup *u, struct cli_se
     v->c = u->c;
     v->s = s;
     v->retry = u->retry;
+    v->brief = u->brief;
     v->eo = (struct engine_opts){.tap = &v->tap,
                                  .m = s->m,
                                  .tok = s->tok,

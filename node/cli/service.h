@@ -35,6 +35,7 @@ struct service_setup {
     const char *states; /* folder in which BASE/states is made (states.h); NULL: RAM only */
     const char *key;    /* in place of key_file's; NULL */
     bool demo;          /* the model is the demo's, since none was named */
+    bool brief;         /* no notes but of trouble */
     bool retry;         /* a model that cannot be loaded is tried again */
 };
 
