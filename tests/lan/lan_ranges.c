@@ -25,8 +25,8 @@ static struct expert *experts;
 static size_t n_experts;
 struct shard {
     char name[NAME];
-    uint64_t size;
-    uint8_t *times; /* how often each byte was sent, up to 255 */
+    uint64_t size, data; /* the whole file; where the data begin */
+    uint8_t *times;      /* how often each byte was sent, up to 255 */
 };
 static struct shard *shards;
 static int n_shards;
@@ -91,6 +91,7 @@ static int shard_open(const char *dir, const char *name)
     s->times = calloc(1, (size_t)s->size);
     must(s->times != NULL, "no memory");
     fclose(f);
+    s->data = 8 + n;
     json_t *j = json_loadb(text, (size_t)n, 0, NULL), *t;
     const char *tensor;
     must(j != NULL, "a header that is no JSON");
@@ -139,7 +140,7 @@ int main(int argc, char **argv)
     json_decref(index);
 
     FILE *f = fopen(argv[2], "r");
-    uint64_t requests = 0, bytes = 0;
+    uint64_t requests = 0, bytes = 0, again = 0;
     must(f != NULL, argv[2]);
     while (fgets(line, sizeof line, f)) {
         char who[64], how[16], uri[1024], range[256];
@@ -180,8 +181,14 @@ int main(int argc, char **argv)
         more += twice > 0;
         part += some > 0 && some < size && !twice;
     }
-    printf("requests %llu bytes %llu experts %zu once %zu more %zu part %zu\n",
-           (unsigned long long)requests, (unsigned long long)bytes, n_experts, once, more, part);
+    for (int i = 0; i < n_shards; i++) {
+        for (uint64_t at = shards[i].data; at < shards[i].size; at++) {
+            again += shards[i].times[at] > 1 ? shards[i].times[at] - 1u : 0;
+        }
+    }
+    printf("requests %llu bytes %llu again %llu experts %zu once %zu more %zu part %zu\n",
+           (unsigned long long)requests, (unsigned long long)bytes, (unsigned long long)again,
+           n_experts, once, more, part);
     for (int i = 0; i < n_shards; i++) {
         free(shards[i].times);
     }
