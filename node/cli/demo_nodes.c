@@ -13,10 +13,10 @@
 #include <string.h>
 #include <time.h>
 
-#define WAIT_S 20     /* for peers to connect, and for what they hold; loopback takes no time */
+#define WAIT_S 60     /* for peers to connect and say what they hold; takes no time on loopback */
 #define LOOK_MS 10    /* between two looks */
 #define INVITE_S 600  /* the invite ends with the demo, or after this */
-#define JOIN_MS 20000 /* for one to join */
+#define JOIN_MS 60000 /* for one to join */
 
 /* What each gives in a second, as over a network of 200 Mbit/s. Without a limit, loopback is so
  * quick that chance alone, on a busy machine, says which of two peers gives most. */

@@ -15,13 +15,14 @@ void demo_row_free(struct demo_row *r)
 }
 
 /* RAM, own disk, each node, origin. Experts are all of one size, so what was read from RAM is a
- * product. */
+ * product. The origin's bytes are by its own count, which has the metadata in it, as those of peers
+ * have. */
 static void parts(const struct demo_row *r, struct demo_part out[COLUMNS])
 {
     out[0] = (struct demo_part){r->store.ram_hits * r->expert_size, r->store.ram_hits};
     out[1] = (struct demo_part){r->store.disk_bytes, r->store.disk_hits};
     memcpy(out + 2, r->from, sizeof r->from);
-    out[COLUMNS - 1] = (struct demo_part){r->store.origin_bytes, r->store.experts_fetched};
+    out[COLUMNS - 1] = (struct demo_part){r->served, r->store.experts_fetched};
 }
 
 void demo_table(const struct demo_row *rows, size_t n)
