@@ -168,7 +168,6 @@ static void test_half(void **state)
     kit_get_all(&a, 0, 2);
     uint32_t half = (kit_count(&a) + 1) / 2;
     until(kit_status(&a, "objects") == half);
-    uint64_t before = kit_origin_bytes(origin);
     b.o.store.rate_limit = 4000000;
     kit_open(&b, url, &a);
     until(kit_status(&b, "peers.0.objects") == half);
@@ -177,7 +176,6 @@ static void test_half(void **state)
     assert_true(took >= kit_bytes(&b, 1, 2));
     assert_true(gave > 0); /* how much depends on how quick each side is today */
     used_once(&b);
-    assert_true(kit_origin_bytes(origin) - before < kit_bytes(&b, 0, 1));
     kit_end(&b);
     kit_end(&a);
     demo_server_stop(origin);
