@@ -80,8 +80,10 @@ struct plink {
 
     uint64_t alive_at, seen_in; /* last sign of life; bytes in at that time */
     uint64_t ping_at, ping_id, rtt;
-    bool data_since; /* a Data came since the last tick */
-    bool retiring;   /* its keys are worn: a fresh connection was dialled */
+    bool data_since;     /* a Data came since the last tick */
+    bool retiring;       /* its keys are worn: a fresh connection was dialled */
+    uint64_t accused_at; /* when the log was last told that it finds copies of ours bad ... */
+    uint32_t accused;    /* ... and how many it named since */
     uint64_t rate_at, rate_in0, rate_out0;
     double rate_in, rate_out;
     uint64_t up_at;

@@ -5,6 +5,7 @@
 
 #include "proto/base/clock.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 
 static void send_credit(struct plink *l, uint64_t bytes)
@@ -323,8 +324,19 @@ static void on_bad_chunk(struct plink *l, const Shoal__BadChunk *b)
 {
     struct mesh *m = l->m;
     struct object_key k = {(uint8_t)b->object->kind, (uint16_t)b->object->layer, b->object->index};
-    mesh_log_once(m, "peer %s says that our copy of object %u/%u/%u is bad in chunk %u", l->node,
-                  k.kind, k.layer, k.index, b->chunk);
+    uint64_t now = clock_ns();
+    char more[48] = "";
+    if (!l->accused_at || now - l->accused_at >= 5000000000u) { /* a liar names thousands */
+        if (l->accused) {
+            snprintf(more, sizeof more, ", and %" PRIu32 " others before it", l->accused);
+        }
+        mesh_log(m, "peer %s says that our copy of object %u/%u/%u is bad in chunk %u%s", l->node,
+                 k.kind, k.layer, k.index, b->chunk, more);
+        l->accused_at = now;
+        l->accused = 0;
+    } else {
+        l->accused++;
+    }
     if (m->o.bad_copy) {
         m->o.bad_copy(m->o.ctx, k, b->chunk);
     }

@@ -94,7 +94,8 @@ static bool contradicts(enum evil_vice v)
     return v == EVIL_DIGEST || v == EVIL_LIES;
 }
 
-static void round_of(enum evil_vice vice, int arg, bool with_origin)
+/* True when it was evil. */
+static bool try_round(enum evil_vice vice, int arg, bool with_origin)
 {
     struct evil_opts eo = {.home = bad_home.home,
                            .source = &source,
@@ -141,11 +142,10 @@ static void round_of(enum evil_vice vice, int arg, bool with_origin)
             failed += f[j].r.code != 0;
         }
     }
-    do { /* else this round proves nothing; some vices come without being asked */
+    do { /* some vices come without being asked, but take their time */
         evil_get_stats(evil, &st);
         usleep(2000);
-    } while (st.vices == 0 && clock_ns() - began < 9000000000u * patience && vice != EVIL_HONEST &&
-             vice != EVIL_CLOSE);
+    } while (st.vices == 0 && evil_at_hello(vice) && clock_ns() - began < 8000000000u * patience);
     if (getenv("KIT_VERBOSE") || getenv("EVIL_LOG")) {
         print_message("%-9s %3d %s: %4.0f ms; evil: %u connections, %u gets, %u chunks, %u acts, "
                       "told %u; bad chunks %.0f\n",
@@ -158,8 +158,13 @@ static void round_of(enum evil_vice vice, int arg, bool with_origin)
         assert_int_equal(b.store.bad_puts, 0);
     }
     assert_int_equal(b.store.puts, N - failed);
-    if (vice != EVIL_HONEST && vice != EVIL_CLOSE) {
-        assert_true(st.vices > 0);
+    if (vice == EVIL_ACCUSE &&
+        st.vices) { /* it names thousands of copies: a line in five seconds */
+        unsigned lines = 0;
+        for (const char *p = b.log; (p = strstr(p, "says that our copy")) != NULL; p++) {
+            lines++;
+        }
+        assert_in_range(lines, 1, 3 * patience);
     }
     assert_true(clock_ns() - began < 10000000000u * patience);
     kit_free(&b);
@@ -167,6 +172,18 @@ static void round_of(enum evil_vice vice, int arg, bool with_origin)
     if (!with_origin) {
         kit_close(&honest);
     }
+    return st.vices > 0 || vice == EVIL_HONEST || vice == EVIL_CLOSE;
+}
+
+/* On a busy machine the evil peer may be too slow to be asked once more: that says nothing. */
+static void round_of(enum evil_vice vice, int arg, bool with_origin)
+{
+    for (int i = 0; i < 8; i++) {
+        if (try_round(vice, arg, with_origin)) {
+            return;
+        }
+    }
+    fail_msg("%s %d: it was never evil", evil_word(vice), arg);
 }
 
 static void all(bool with_origin)
