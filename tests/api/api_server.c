@@ -3,10 +3,15 @@
  * until its standard input ends.
  *
  *   api_server MODEL [--script TEXT-FILE] [--key KEY] [--batch N] [--queue N] [--keep DIR]
+ *                    [--chunk N] [--script-bytes yes]
  *
  * --script: every answer is made of the tokens of this text (special spellings are tokens), through
- * the ordinary path of sampler, grammar, parser and formats. */
-#include "node/api/oai.h"
+ * the ordinary path of sampler, grammar, parser and formats; --script-bytes (before it): each other
+ * byte is a token of its own. While no request is under way, a line "script CUT TEXT-FILE" on
+ * standard input takes another text, and answers "ok": CUT n makes tokens of n bytes at most, @i
+ * cuts between two tokens at byte i, 0 leaves them as the tokenizer makes them. */
+#include "node/api/oai_int.h"
+#include "node/text/tok_utf8.h"
 #include "tests/infer/rig.h"
 
 #include "proto/base/file.h"
@@ -49,14 +54,116 @@ static void open_model(struct server *s, const char *model, struct err *e)
     buf_free(&config);
 }
 
-static void read_script(struct server *s, const char *path, struct err *e)
+/* ---- scripts ---- */
+
+struct cut {
+    size_t every, at; /* 0: none */
+};
+
+static void add_id(struct server *s, uint32_t id)
 {
-    struct buf b;
-    buf_init(&b, 1 << 20);
-    if (file_read_all(path, &b, e) || tok_encode(s->tok, b.p, b.n, true, &s->script, e)) {
-        die(e);
+    struct err e = {0};
+    if (tok_ids_add(&s->script, id)) {
+        err_set(&e, ERR_NOMEM, "out of memory");
+        die(&e);
     }
+}
+
+static uint32_t id_of_byte(const struct tok *t, char byte)
+{
+    for (uint32_t id = 0; id < tok_ranks(t); id++) {
+        size_t n;
+        const char *p = tok_bytes(t, id, &n);
+        if (n == 1 && *p == byte) {
+            return id;
+        }
+    }
+    return 0; /* every byte is a token (tok_load.c) */
+}
+
+/* One piece by itself. Half characters have no text that could be tokenised: byte by byte. */
+static void add_piece(struct server *s, const char *p, size_t n)
+{
+    struct err e = {0};
+    bool whole = true;
+    for (size_t i = 0; i < n && whole;) {
+        unsigned len;
+        whole = utf8_next((const uint8_t *)p + i, n - i, &len) >= 0;
+        i += len;
+    }
+    if (whole && tok_encode(s->tok, p, n, false, &s->script, &e)) {
+        die(&e);
+    }
+    for (size_t i = 0; i < n && !whole; i++) {
+        add_id(s, id_of_byte(s->tok, p[i]));
+    }
+}
+
+/* Text without specials that begins at byte `from` of the script. */
+static void add_run(struct server *s, const char *p, size_t n, size_t from, const struct cut *c)
+{
+    for (size_t at = 0; at < n;) {
+        size_t k = n - at;
+        if (c->every && k > c->every) {
+            k = c->every;
+        } else if (c->at > from + at && c->at < from + n) {
+            k = c->at - from - at;
+        }
+        add_piece(s, p + at, k);
+        at += k;
+    }
+}
+
+static void read_script(struct server *s, const char *path, const struct cut *c)
+{
+    struct buf b, run;
+    struct tok_ids all = {0};
+    struct err e = {0};
+    size_t from = 0;
+    buf_init(&b, 1 << 20);
+    buf_init(&run, 1 << 20);
+    if (file_read_all(path, &b, &e) || tok_encode(s->tok, b.p, b.n, true, &all, &e)) {
+        die(&e);
+    }
+    s->script.n = 0;
+    for (size_t i = 0; i <= all.n; i++) {
+        bool special = i < all.n && tok_is_special(s->tok, all.v[i]);
+        size_t n = 0;
+        const char *p = i < all.n ? tok_bytes(s->tok, all.v[i], &n) : NULL;
+        if (i == all.n || special) {
+            add_run(s, run.p, run.n, from, c);
+            from += run.n + n;
+            run.n = 0;
+        } else if (buf_add(&run, p, n)) {
+            err_set(&e, ERR_LIMIT, "the script is too long");
+            die(&e);
+        }
+        if (special) {
+            add_id(s, all.v[i]);
+        }
+    }
+    tok_ids_free(&all);
+    buf_free(&run);
     buf_free(&b);
+}
+
+/* Lines on standard input until it ends. */
+static void commands(struct server *s)
+{
+    char line[1024];
+    while (fgets(line, sizeof line, stdin)) {
+        char cut[24], path[900];
+        if (sscanf(line, "script %23s %899s", cut, path) != 2) {
+            continue;
+        }
+        struct cut c = {cut[0] == '@' ? 0 : strtoul(cut, NULL, 10),
+                        cut[0] == '@' ? strtoul(cut + 1, NULL, 10) : 0};
+        read_script(s, path, &c);
+        s->a->env.script = s->script.v; /* copied by each request when it begins */
+        s->a->env.n_script = s->script.n;
+        printf("ok\n");
+        fflush(stdout);
+    }
 }
 
 int main(int argc, char **argv)
@@ -69,11 +176,16 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: api_server MODEL [options]\n");
         return 2;
     }
+    struct cut cut = {0, 0};
     open_model(&s, argv[1], &e);
     for (int i = 2; i + 1 < argc; i += 2) {
         const char *o = argv[i], *v = argv[i + 1];
         if (!strcmp(o, "--script")) {
-            read_script(&s, v, &e);
+            read_script(&s, v, &cut);
+        } else if (!strcmp(o, "--script-bytes")) {
+            cut.every = 1;
+        } else if (!strcmp(o, "--chunk")) {
+            eo.chunk = (uint32_t)strtoul(v, NULL, 10);
         } else if (!strcmp(o, "--key")) {
             oo.http.key = v;
         } else if (!strcmp(o, "--batch")) {
@@ -107,9 +219,7 @@ int main(int argc, char **argv)
     oai_ready(s.a, &m);
     printf("%s\n", oai_url(s.a));
     fflush(stdout);
-    char c;
-    while (read(0, &c, 1) > 0) {
-    }
+    commands(&s);
     oai_quiet(s.a);
     engine_close(s.g);
     oai_close(s.a);

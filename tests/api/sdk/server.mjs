@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // server.mjs: starts api_server and stops it.
 import { spawn } from 'node:child_process';
-import { mkdtempSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 
 export const [program, model] = process.argv.slice(2);
 if (!model) throw new Error('usage: node SCRIPT API_SERVER MODEL');
@@ -15,7 +15,7 @@ export async function serve(options = {}) {
     writeFileSync(file, options.script);
     args.push('--script', file);
   }
-  for (const name of ['key', 'batch', 'queue', 'keep']) {
+  for (const name of ['key', 'batch', 'queue', 'keep', 'chunk']) {
     if (options[name] !== undefined) args.push('--' + name, String(options[name]));
   }
   const child = spawn(program, args, { stdio: ['pipe', 'pipe', 'inherit'] });
@@ -29,6 +29,17 @@ export async function serve(options = {}) {
   });
   return {
     url,
+    // Another script, cut into tokens in another way (see api_server.c). No request may be under way.
+    script: (text, cut) =>
+      new Promise((resolve) => {
+        const file = join(mkdtempSync(join(tmpdir(), 'shoal-sdk-')), 'script');
+        writeFileSync(file, text);
+        child.stdout.once('data', () => {
+          rmSync(dirname(file), { recursive: true });
+          resolve();
+        });
+        child.stdin.write(`script ${cut} ${file}\n`);
+      }),
     stop: () =>
       new Promise((resolve) => {
         child.on('exit', resolve);
