@@ -16,8 +16,16 @@ static atomic_uint ends;
 
 void eng_open(struct eng *x, const char *model, const struct engine_opts *o)
 {
+    struct rig_opts ro = {.model = model};
+    eng_open_rig(x, &ro, o);
+}
+
+void eng_open_rig(struct eng *x, const struct rig_opts *rig, const struct engine_opts *o)
+{
     struct err e = {0};
-    struct rig_opts ro = {.model = model, .progress = engine_progress, .progress_ctx = &x->tap};
+    struct rig_opts ro = *rig;
+    ro.progress = engine_progress;
+    ro.progress_ctx = &x->tap;
     memset(x, 0, sizeof *x);
     if (rig_open(&x->rig, &ro, &e)) {
         fail_msg("%s", e.msg);

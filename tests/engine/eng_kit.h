@@ -15,6 +15,8 @@ struct eng {
 };
 /* o: all but f, m, tap. Fails the test. */
 void eng_open(struct eng *x, const char *model, const struct engine_opts *o);
+/* The same over a rig of its own kind (all but its progress). */
+void eng_open_rig(struct eng *x, const struct rig_opts *rig, const struct engine_opts *o);
 void eng_close(struct eng *x);
 
 struct eng_job {
