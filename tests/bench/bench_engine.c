@@ -2,11 +2,12 @@
  * bench_engine.c: what sharing and keeping are worth.
  * usage: bench_engine [MODEL] (default: the demo model)
  *
- * Sharing: eight answers at once against one after the other, rounds interleaved, medians; also the
- * bytes of weights that a token costs, as the layers' reads are shared. Keeping: a chat of about
- * 2,000 tokens grown by ten turns with kept states, against the prefill of its new tokens alone
- * (each turn from a copied state, without engine). Exit 1 when the turns cost more than 2 % above.
- * Every receipt is compared with its pair's. */
+ * Sharing: steps of one row and of eight; eight answers at once against one after the other, rounds
+ * interleaved, medians, with everything in memory; and with nothing in memory, where sharing is
+ * for: bytes read for a token. Keeping: a chat of about 2,000 tokens grown by ten turns with kept
+ * states, against the prefill of its new tokens alone (each turn from a copied state, without
+ * engine). Exit 1 when the turns cost more than 2 % above, in processor time, since other programs
+ * may be running. Every receipt is compared with its pair's. */
 #include "tests/engine/eng_kit.h"
 
 #include "proto/base/clock.h"
@@ -17,12 +18,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include <cmocka.h>
 
 #define AT_ONCE 8
 #define NEW 48
 #define ROUNDS 3
+#define STEPS 60
+#define NEW_STREAMED 12
 #define TURNS 10
 #define GROW 40 /* tokens of a turn's message */
 #define FIRST 2000
@@ -39,15 +43,39 @@ static double median(double *v, size_t n)
     return v[n / 2];
 }
 
-/* Seconds for eight requests, all at once or each after the last. */
-static double eight(struct eng *x, bool at_once, char receipts[AT_ONCE][2 * SHA256_SIZE + 1])
+/* Seconds of a clock and of processor time. */
+struct cost {
+    double wall, cpu;
+};
+
+static double cpu_s(void)
+{
+    struct rusage u;
+    getrusage(RUSAGE_SELF, &u);
+    return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
+           1e-6 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
+}
+
+static struct cost now(void)
+{
+    return (struct cost){clock_s(), cpu_s()};
+}
+
+static struct cost since(struct cost t)
+{
+    return (struct cost){clock_s() - t.wall, cpu_s() - t.cpu};
+}
+
+/* Eight requests, all at once or each after the last. */
+static struct cost eight(struct eng *x, bool at_once, uint32_t new,
+                         char receipts[AT_ONCE][2 * SHA256_SIZE + 1])
 {
     struct eng_job *j = calloc(AT_ONCE, sizeof *j);
     uint32_t V = infer_config(x->rig.f)->vocab;
-    double t = clock_s();
     assert_non_null(j);
+    struct cost t = now();
     for (uint32_t i = 0; i < AT_ONCE; i++) {
-        eng_job(&j[i], i, 32, NEW, V);
+        eng_job(&j[i], i, 32, new, V);
         j[i].ask.no_keep = true;
         assert_int_equal(eng_submit(x, &j[i]), 0);
         if (!at_once) {
@@ -58,7 +86,7 @@ static double eight(struct eng *x, bool at_once, char receipts[AT_ONCE][2 * SHA2
         eng_wait(&j[i]);
         eng_receipt(&j[i], receipts[i]);
     }
-    t = clock_s() - t;
+    t = since(t);
     for (uint32_t i = 0; i < AT_ONCE; i++) {
         eng_free(&j[i]);
     }
@@ -66,29 +94,106 @@ static double eight(struct eng *x, bool at_once, char receipts[AT_ONCE][2 * SHA2
     return t;
 }
 
-static void sharing(const char *model)
+/* Everything in memory: the same arithmetic either way, so only what is done once a step is
+ * shared. */
+static void sharing(const char *model, unsigned threads)
 {
     struct eng x;
+    struct rig_opts ro = {.model = model, .threads = threads};
     struct engine_opts o = {.batch = AT_ONCE};
     char a[AT_ONCE][2 * SHA256_SIZE + 1], b[AT_ONCE][2 * SHA256_SIZE + 1];
-    double once[ROUNDS], one[ROUNDS];
-    eng_open(&x, model, &o);
-    eight(&x, true, a); /* everything is in memory now */
+    double once[ROUNDS], one[ROUNDS], once_cpu[ROUNDS], one_cpu[ROUNDS];
+    eng_open_rig(&x, &ro, &o);
+    eight(&x, true, NEW, a);
     for (int i = 0; i < ROUNDS; i++) {
-        once[i] = eight(&x, true, a);
-        one[i] = eight(&x, false, b);
+        struct cost c = eight(&x, true, NEW, a), d = eight(&x, false, NEW, b);
+        once[i] = c.wall;
+        one[i] = d.wall;
+        once_cpu[i] = c.cpu;
+        one_cpu[i] = d.cpu;
         assert_memory_equal(a, b, sizeof a);
     }
-    struct engine_stats s;
-    engine_get_stats(x.g, &s);
-    double t1 = median(once, ROUNDS), t2 = median(one, ROUNDS);
-    printf(
-        "sharing: %d answers of %d tokens: %.2f s at once, %.2f s one after the other: %.2f times "
-        "as fast\n",
-        AT_ONCE, NEW, t1, t2, t2 / t1);
-    printf("         each layer's weights are read once a step: %llu steps for %llu new tokens\n",
-           (unsigned long long)s.steps, (unsigned long long)s.new_tokens);
+    double t1 = median(once, ROUNDS), t2 = median(one, ROUNDS), c1 = median(once_cpu, ROUNDS),
+           c2 = median(one_cpu, ROUNDS);
+    printf("sharing, all in memory, %u threads: %d answers of %d tokens: %.2f s (%.2f s of "
+           "processor) at once, %.2f s (%.2f s) one after the other: %.2f (%.2f) times\n",
+           threads, AT_ONCE, NEW, t1, c1, t2, c2, t2 / t1, c2 / c1);
     eng_close(&x);
+}
+
+/* Nothing stays in memory, as with a model far larger than RAM: bytes read for each new token. */
+static void streaming(const char *model)
+{
+    struct eng x;
+    struct rig_opts ro = {.model = model, .no_spine = true, .ram = 1};
+    struct engine_opts o = {.batch = AT_ONCE};
+    char a[AT_ONCE][2 * SHA256_SIZE + 1], b[AT_ONCE][2 * SHA256_SIZE + 1];
+    double per[2];
+    eng_open_rig(&x, &ro, &o);
+    for (int at_once = 0; at_once < 2; at_once++) {
+        struct store_stats s, t;
+        store_get_stats(x.rig.st, &s);
+        struct cost c = eight(&x, at_once, NEW_STREAMED, at_once ? a : b);
+        store_get_stats(x.rig.st, &t);
+        double bytes = (double)(t.origin_bytes + t.peer_bytes + t.disk_bytes - s.origin_bytes -
+                                s.peer_bytes - s.disk_bytes);
+        per[at_once] = bytes / (AT_ONCE * NEW_STREAMED);
+        printf(
+            "streaming, %s: %.2f MB read for each of %d tokens (%.2f MB of them spine), %.2f s\n",
+            at_once ? "8 at once" : "one after the other", per[at_once] / 1e6,
+            AT_ONCE * NEW_STREAMED,
+            (double)(t.spine_bytes_read - s.spine_bytes_read) / 1e6 / (AT_ONCE * NEW_STREAMED),
+            c.wall);
+    }
+    assert_memory_equal(a, b, sizeof a);
+    printf("streaming: sharing reads %.2f times less\n", per[0] / per[1]);
+    eng_close(&x);
+}
+
+/* A step of one row and a step of eight, of as many sequences, without engine. */
+static void step_costs(const char *model, unsigned threads)
+{
+    struct rig r;
+    struct rig_opts ro = {.model = model, .threads = threads};
+    struct err e = {0};
+    if (rig_open(&r, &ro, &e)) {
+        fail_msg("%s", e.msg);
+    }
+    uint32_t V = infer_config(r.f)->vocab, seed = 9;
+    float *logits = malloc((size_t)AT_ONCE * V * sizeof *logits);
+    struct infer_state *st[AT_ONCE];
+    struct infer_row rows[AT_ONCE];
+    assert_non_null(logits);
+    for (int i = 0; i < AT_ONCE; i++) {
+        assert_int_equal(infer_state_new(r.f, &st[i], &e), 0);
+    }
+    double wall[2][STEPS], cpu[2][STEPS];
+    for (int k = 0; k < STEPS + 8; k++) { /* the first ones warm up */
+        for (int wide = 0; wide < 2; wide++) {
+            size_t n = wide ? AT_ONCE : 1;
+            for (size_t i = 0; i < n; i++) {
+                seed = seed * 1664525u + 1013904223u;
+                rows[i] = (struct infer_row){st[i], (seed >> 8) % V, true};
+            }
+            struct cost t = now();
+            assert_int_equal(infer_forward(r.f, rows, n, logits, &e), 0);
+            t = since(t);
+            if (k >= 8) {
+                wall[wide][k - 8] = t.wall;
+                cpu[wide][k - 8] = t.cpu;
+            }
+        }
+    }
+    double w1 = median(wall[0], STEPS), w8 = median(wall[1], STEPS), c1 = median(cpu[0], STEPS),
+           c8 = median(cpu[1], STEPS);
+    printf("a step, %u threads: 1 row %.2f ms (%.2f ms of processor), %d rows %.2f ms (%.2f ms): "
+           "%.2f (%.2f) times one row\n",
+           threads, w1 * 1e3, c1 * 1e3, AT_ONCE, w8 * 1e3, c8 * 1e3, w8 / w1, c8 / c1);
+    for (int i = 0; i < AT_ONCE; i++) {
+        infer_state_free(st[i]);
+    }
+    free(logits);
+    rig_close(&r);
 }
 
 /* The prompt of a turn: the one before and GROW tokens more. */
@@ -118,8 +223,9 @@ static void on_end(void *ctx, const struct engine_end *end)
     pthread_mutex_unlock(&t->mu);
 }
 
-/* One turn through the engine: seconds; *reused: tokens that were not computed again. */
-static double one_turn(struct eng *x, const uint32_t *ids, size_t n, size_t *reused, char hex[65])
+/* One turn through the engine: its cost; *reused: tokens that were not computed again. */
+static struct cost one_turn(struct eng *x, const uint32_t *ids, size_t n, size_t *reused,
+                            char hex[65])
 {
     struct turn t = {.over = false};
     struct engine_job *job;
@@ -134,44 +240,51 @@ static double one_turn(struct eng *x, const uint32_t *ids, size_t n, size_t *reu
                            .hooks = {.ctx = &t, .end = on_end}};
     pthread_mutex_init(&t.mu, NULL);
     pthread_cond_init(&t.cond, NULL);
-    double s = clock_s();
+    struct cost s = now();
     assert_int_equal(engine_submit(x->g, &a, &job, NULL, &e), 0);
     pthread_mutex_lock(&t.mu);
     while (!t.over) {
         pthread_cond_wait(&t.cond, &t.mu);
     }
     pthread_mutex_unlock(&t.mu);
-    s = clock_s() - s;
+    s = since(s);
     *reused = t.end.reused;
     receipt_hex(&t.end.receipt, hex);
     engine_release(job);
     return s;
 }
 
-static double bare_turn(struct eng *x, struct infer_state **st, const uint32_t *ids, size_t from,
-                        size_t n, float *logits)
+static struct cost bare_turn(struct eng *x, struct infer_state **st, const uint32_t *ids,
+                             size_t from, size_t n, float *logits)
 {
     struct infer_row rows[512];
     struct infer_state *next;
     struct err e = {0};
-    double s = clock_s();
+    struct cost s = now();
     assert_int_equal(infer_state_copy(*st, &next, &e), 0);
     size_t k = 0;
     for (size_t i = from; i < n; i++) {
         rows[k++] = (struct infer_row){next, ids[i], i + 1 == n};
     }
     assert_int_equal(infer_forward(x->rig.f, rows, k, logits, &e), 0);
-    s = clock_s() - s;
+    s = since(s);
     infer_state_free(*st);
     *st = next;
     return s;
+}
+
+static void add(struct cost *sum, struct cost c)
+{
+    sum->wall += c.wall;
+    sum->cpu += c.cpu;
 }
 
 static int keeping(const char *model)
 {
     struct eng x;
     struct engine_opts o = {.keep_ram = (uint64_t)2 << 30, .chunk = 512};
-    eng_open(&x, model, &o);
+    struct rig_opts ro = {.model = model, .threads = 1}; /* no waiting in processor time */
+    eng_open_rig(&x, &ro, &o);
     uint32_t V = infer_config(x.rig.f)->vocab;
     size_t most = FIRST + TURNS * GROW;
     uint32_t *ids = malloc(most * sizeof *ids);
@@ -180,7 +293,7 @@ static int keeping(const char *model)
     assert_true(ids && logits);
     make_prompt(ids, most, V);
     size_t reused;
-    double first = one_turn(&x, ids, FIRST, &reused, hex), kept = 0, bare = 0;
+    struct cost first = one_turn(&x, ids, FIRST, &reused, hex), kept = {0, 0}, bare = {0, 0};
     struct infer_state *st;
     struct err e = {0};
     assert_int_equal(infer_state_new(x.rig.f, &st, &e), 0);
@@ -196,25 +309,25 @@ static int keeping(const char *model)
     for (int i = 1; i <= TURNS; i++) { /* interleaved, the order changing */
         size_t n = FIRST + (size_t)i * GROW;
         if (i % 2) {
-            kept += one_turn(&x, ids, n, &reused, hex);
+            add(&kept, one_turn(&x, ids, n, &reused, hex));
         }
         /* the bare run ends where the next turn's kept state lies, and one token later */
-        bare += bare_turn(&x, &st, ids, from, n - 4, logits);
+        add(&bare, bare_turn(&x, &st, ids, from, n - 4, logits));
         struct infer_state *tail = NULL;
         assert_int_equal(infer_state_copy(st, &tail, &e), 0);
-        bare += bare_turn(&x, &tail, ids, n - 4, n, logits);
+        add(&bare, bare_turn(&x, &tail, ids, n - 4, n, logits));
         infer_state_free(tail);
         if (!(i % 2)) {
-            kept += one_turn(&x, ids, n, &reused, hex);
+            add(&kept, one_turn(&x, ids, n, &reused, hex));
         }
         assert_int_equal(reused, from);
         from = n - 4;
     }
-    double more = kept / bare - 1;
-    printf(
-        "keeping: a chat of %d tokens (%.2f s) grown by %d turns of %d: %.3f s, new tokens alone "
-        "%.3f s: %+.1f %%\n",
-        FIRST, first, TURNS, GROW, kept, bare, more * 100);
+    double more = kept.cpu / bare.cpu - 1;
+    printf("keeping: a chat of %d tokens (%.2f s) grown by %d turns of %d: %.3f s (%.3f s of "
+           "processor), new tokens alone %.3f s (%.3f s): %+.1f %% (%+.1f %%)\n",
+           FIRST, first.wall, TURNS, GROW, kept.wall, kept.cpu, bare.wall, bare.cpu,
+           (kept.wall / bare.wall - 1) * 100, more * 100);
     infer_state_free(st);
     free(ids);
     free(logits);
@@ -225,6 +338,10 @@ static int keeping(const char *model)
 int main(int argc, char **argv)
 {
     const char *model = argc > 1 ? argv[1] : SHOAL_SOURCE_DIR "/node/demo/model";
-    sharing(model);
+    for (unsigned threads = 1; threads <= 2; threads++) {
+        step_costs(model, threads);
+        sharing(model, threads);
+    }
+    streaming(model);
     return keeping(model);
 }
