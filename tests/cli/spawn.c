@@ -219,7 +219,7 @@ static void remember(long was, long now)
     fail_msg("too many children");
 }
 
-void spawn_start(struct spawn_child *c, const char *const *args)
+static void start(struct spawn_child *c, int in, const char *const *args)
 {
     const char *argv[MAX_ARGS];
     posix_spawn_file_actions_t fa;
@@ -231,7 +231,11 @@ void spawn_start(struct spawn_child *c, const char *const *args)
     int out = mkstemp(c->out), err = mkstemp(c->err);
     assert_true(out >= 0 && err >= 0);
     posix_spawn_file_actions_init(&fa);
-    posix_spawn_file_actions_addopen(&fa, 0, "/dev/null", O_RDONLY, 0);
+    if (in < 0) {
+        posix_spawn_file_actions_addopen(&fa, 0, "/dev/null", O_RDONLY, 0);
+    } else {
+        posix_spawn_file_actions_adddup2(&fa, in, 0);
+    }
     posix_spawn_file_actions_adddup2(&fa, out, 1);
     posix_spawn_file_actions_adddup2(&fa, err, 2);
     posix_spawn_file_actions_addclose(&fa, out);
@@ -242,6 +246,47 @@ void spawn_start(struct spawn_child *c, const char *const *args)
     close(err);
     c->pid = pid;
     remember(0, pid);
+}
+
+static char *slurp(const char *path);
+static void still_runs(struct spawn_child *c, const char *waiting_for);
+
+void spawn_start(struct spawn_child *c, const char *const *args)
+{
+    start(c, -1, args);
+}
+
+int spawn_start_in(struct spawn_child *c, const char *const *args)
+{
+    int in[2];
+    assert_int_equal(pipe(in), 0);
+    assert_true(fcntl(in[0], F_SETFD, FD_CLOEXEC) == 0 && fcntl(in[1], F_SETFD, FD_CLOEXEC) == 0);
+    start(c, in[0], args);
+    close(in[0]);
+    return in[1];
+}
+
+char *spawn_line(struct spawn_child *c, size_t nth)
+{
+    for (int i = 0; i < SPAWN_WAIT_S * 100; i++) {
+        char *s = slurp(c->out), *at = s, *nl = NULL;
+        for (size_t k = 0; at && k <= nth; k++) {
+            at = k ? nl + 1 : at;
+            nl = strchr(at, '\n');
+            if (!nl) {
+                break;
+            }
+        }
+        char *line = nl ? strndup(at, (size_t)(nl - at)) : NULL;
+        free(s);
+        if (line) {
+            return line;
+        }
+        still_runs(c, "a line");
+        usleep(10000);
+    }
+    fail_msg("it wrote no line %zu: %s", nth, spawn_said(c));
+    return NULL;
 }
 
 static char *slurp(const char *path)

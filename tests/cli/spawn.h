@@ -33,6 +33,11 @@ struct spawn_child {
 /* Children that still run when the test program ends are killed. */
 void spawn_start(struct spawn_child *c, const char *const *args);
 #define SPAWN_START(c, ...) spawn_start(c, (const char *const[]){__VA_ARGS__, NULL})
+/* With a pipe to its standard input: the end to write to, which the caller closes. */
+int spawn_start_in(struct spawn_child *c, const char *const *args);
+#define SPAWN_START_IN(c, ...) spawn_start_in(c, (const char *const[]){__VA_ARGS__, NULL})
+/* The nth line, from 0, of its standard output; waits for it. The caller frees it. */
+char *spawn_line(struct spawn_child *c, size_t nth);
 /* The first line on its standard output, as JSON (the caller's). Fails the test when it ends, or
  * nothing comes within SPAWN_WAIT_S. */
 #define SPAWN_WAIT_S 100
