@@ -24,6 +24,23 @@ void fetch_log(struct fetch *f, const char *fmt, ...)
     f->o.ops.log(f->o.ops.ctx, line);
 }
 
+#define FAILED_LINES 8u
+#define FAILED_GAP_NS (10000 * FETCH_MS)
+
+void fetch_log_failed(struct fetch *f, const char *name, const char *text)
+{
+    if (f->now - f->failed_since >= FAILED_GAP_NS || !f->failed_lines) {
+        if (f->failed_lines > FAILED_LINES) {
+            fetch_log(f, "%u other objects failed before, too", f->failed_lines - FAILED_LINES);
+        }
+        f->failed_since = f->now;
+        f->failed_lines = 0;
+    }
+    if (f->failed_lines++ < FAILED_LINES) {
+        fetch_log(f, "%s: %s", name, text);
+    }
+}
+
 const char *flight_name(const struct fetch *f, const struct flight *fl, char *buf, size_t n)
 {
     const char *s = f->o.name_of ? f->o.name_of(f->o.name_ctx, fl->key, buf, n) : NULL;

@@ -146,7 +146,7 @@ void flight_end(struct fetch *f, struct flight *fl, int code, const char *fmt, .
         f->s.cancelled++;
     } else {
         f->s.failed++;
-        fetch_log(f, "%s: %s", flight_name(f, fl, name, sizeof name), text);
+        fetch_log_failed(f, flight_name(f, fl, name, sizeof name), text);
     }
     retire(f, fl);
 }

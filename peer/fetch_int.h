@@ -202,6 +202,8 @@ struct fetch {
     uint64_t last_trial;             /* the last one that failed */
     uint64_t origin_said;            /* the last line that it is asked, 0: never */
     uint32_t origin_unsaid;          /* objects that it was asked for since, without a line */
+    uint64_t failed_since;           /* begin of a stretch in which failed objects are counted */
+    uint32_t failed_lines;           /* in it, those without a line too */
     uint64_t held_up;                /* this thread was, until then: nobody is late for it */
     uint64_t origin_at;              /* when to look at the origin rule again */
     uint64_t want_deadline;          /* not later than the earliest of all */
@@ -281,6 +283,10 @@ void flight_undo(struct fetch *f, struct flight *fl,
 void flight_void(struct fetch *f, struct flight *fl, uint32_t m);
 const char *flight_name(const struct fetch *f, const struct flight *fl, char *buf, size_t n);
 void fetch_log(struct fetch *f, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* An object that is not to be had. A full disk or an absent household makes thousands of them: the
+ * first few of a stretch of time get a line, the next stretch begins with how many more there were.
+ */
+void fetch_log_failed(struct fetch *f, const char *name, const char *text);
 
 /* ---- fetch_plan.c ---- */
 struct cand {

@@ -329,6 +329,28 @@ static void lines_without_bytes(void **state)
     sim_free(s);
 }
 
+/* Nobody has anything: a hundred objects end, and the log is not a hundred lines. */
+static void lines_of_failed(void **state)
+{
+    struct sim *s = begin(18);
+    s->hope = "no peer gives it";
+    for (uint32_t i = 0; i < 100; i++) {
+        sim_want(s, i, FETCH_DEMAND);
+    }
+    assert_true(sim_run(s, s->now + 60 * S));
+    for (uint32_t i = 0; i < 100; i++) {
+        assert_int_not_equal(s->done[i].code, 0);
+    }
+    assert_in_range(s->hoped, 8, 24); /* 8 in ten seconds */
+    s->now += 20 * S;
+    s->hope = " other objects failed before, too";
+    s->hoped = 0;
+    sim_want(s, 100, FETCH_DEMAND);
+    assert_true(sim_run(s, s->now + 60 * S));
+    assert_int_equal(s->hoped, 1);
+    sim_free(s);
+}
+
 /* The loop is held up: what came meanwhile is read after the timer. Nobody is late for that. */
 static void held_up(void **state)
 {
@@ -365,6 +387,7 @@ int main(void)
         cmocka_unit_test(nobody_has_it),
         cmocka_unit_test(have_rows),
         cmocka_unit_test(lines_without_bytes),
+        cmocka_unit_test(lines_of_failed),
         cmocka_unit_test(held_up),
     };
     if (getenv("FETCH_TEST")) {
