@@ -216,6 +216,9 @@ static void node_fields(struct node *n, json_t *root)
     if (json_is_null(json_object_get(root, "group"))) {
         hint = "this node is in no shoal: make one with \"shoal init\", or join one with \"shoal "
                "join TOKEN\" (\"shoal invite\" on the other Mac prints the token)";
+    } else if (json_is_true(json_object_get(root, "removed"))) {
+        hint = "this node was removed from its shoal: to come back it needs a new key and an "
+               "invite: move the folders identity and shoal of its home away, then join";
     } else if (json_integer_value(json_object_get(root, "members")) <= 1) {
         hint = "no other Mac is in this shoal yet: \"shoal invite\" prints the token for one";
     }
