@@ -51,8 +51,9 @@ struct plink {
     /* How it ends, decided before it is closed; UNTRIED: by what TLS says. */
     enum disco_outcome end;
     char end_text[DISCO_TEXT];
-    bool asleep; /* its goodbye was for sleep */
-    bool silent; /* no report about its end: an attempt that lost the race */
+    bool asleep;       /* its goodbye was for sleep */
+    uint64_t clone_at; /* when it said that this node lives twice, 0: never */
+    bool silent;       /* no report about its end: an attempt that lost the race */
 
     struct tls_peer tls;
     char node[MESH_SHORT];

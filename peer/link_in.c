@@ -213,7 +213,8 @@ static void on_goodbye(struct plink *l, const Shoal__Goodbye *g)
         l->m->clones++;
         mesh_log_once(l->m, "peer %s: %s", l->node, text);
         if (l->state == LINK_UP) {
-            return; /* a piece of news; the connection goes on */
+            l->clone_at = clock_ns();
+            return; /* a piece of news; the connection goes on, or this is the copy and it ends */
         }
         break;
     case SHOAL__GOODBYE_REASON__GOODBYE_SELF:

@@ -14,9 +14,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define DIAL_ROW_MAX 4 /* attempts at one row at a time */
-#define DIAL_MAX 32    /* in all */
-#define PICKS_MAX 16   /* begun in one go */
+#define DIAL_ROW_MAX 4              /* attempts at one row at a time */
+#define DIAL_MAX 32                 /* in all */
+#define PICKS_MAX 16                /* begun in one go */
+#define COPY_ENDS_NS (5000 * MS_NS) /* after "you live twice" the one let go is the copy */
 
 static void on_peer(void *ctx, const struct disco_peer *p, enum disco_event ev)
 {
@@ -279,7 +280,9 @@ void mesh_report_end(struct plink *l, const struct tls_close *why)
         }
     }
     if (l->live) {
-        bool rejected = o == DISCO_REJECTED;
+        /* Whoever is told that it is a copy and is let go was refused, up for a moment or not. */
+        bool copy = o == DISCO_CLOSED && l->clone_at && clock_ns() - l->clone_at < COPY_ENDS_NS;
+        bool rejected = o == DISCO_REJECTED || copy;
         report(l, o == DISCO_GOODBYE || o == DISCO_DEAD ? o : DISCO_CLOSED, sys, text);
         l->live = false;
         if (rejected && l->dialed) {
