@@ -7,16 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const names[] = {"model",          "messages",
-                                    "system",         "max_tokens",
-                                    "stop_sequences", "stream",
-                                    "temperature",    "top_p",
-                                    "top_k",          "tools",
-                                    "tool_choice",    "thinking",
-                                    "metadata",       "service_tier",
-                                    "seed",           "timeout",
-                                    "container",      "context_management",
-                                    "inference_geo",  NULL};
+static const char *const names[] = {"model",         "messages",       "system",
+                                    "max_tokens",    "stop_sequences", "stream",
+                                    "temperature",   "top_p",          "top_k",
+                                    "tools",         "tool_choice",    "thinking",
+                                    "metadata",      "service_tier",   "seed",
+                                    "timeout",       "container",      "context_management",
+                                    "inference_geo", "output_config",  "output_format",
+                                    "cache_control", "betas",          NULL};
 
 enum block { NO_BLOCK, THINKING, TEXT };
 

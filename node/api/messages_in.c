@@ -3,6 +3,7 @@
  * become one prompt by one renderer. Text that the model wrote or a tool gave keeps its bytes. */
 #include "node/api/messages.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static const struct pyjson *field(const struct pyjson *v, const char *name)
@@ -269,14 +270,26 @@ static int put_choice(struct buf *b, const struct pyjson *c, struct err *e)
     return r ? r : buf_adds(b, "}}");
 }
 
-/* Thinking is off unless it is asked for, as Anthropic has it; the budget chooses the effort. */
+/* Thinking is off unless it is asked for, as Anthropic has it; output_config.effort says how long
+ * it is, or else the budget chooses. */
 static int put_thinking(struct buf *b, const struct pyjson *root, struct err *e)
 {
     const struct pyjson *t = field(root, "thinking"), *type = field(t, "type"),
-                        *budget = field(t, "budget_tokens");
+                        *budget = field(t, "budget_tokens"),
+                        *effort = field(field(root, "output_config"), "effort");
     double tokens = 0;
+    enum chat_think think;
+    if (effort && (effort->type != PYJSON_STRING || pyjson_is(effort, "none") ||
+                   !chat_think_by_name(effort->s, effort->n, &think))) {
+        return err_set(e, ERR_ARG,
+                       "output_config.effort: it must be low, medium, high, xhigh or max");
+    }
     if (!t || pyjson_is(type, "disabled")) {
         return buf_adds(b, ",\"reasoning_effort\":\"none\"");
+    }
+    if (effort && (pyjson_is(type, "adaptive") || pyjson_is(type, "enabled"))) {
+        int r = buf_adds(b, ",");
+        return r ? r : string_field(b, "reasoning_effort", effort);
     }
     if (pyjson_is(type, "adaptive")) {
         return 0;
@@ -294,6 +307,35 @@ static int put_thinking(struct buf *b, const struct pyjson *root, struct err *e)
                                      : "max");
 }
 
+/* output_config.format, and output_format as it was called before. */
+static int put_format(struct buf *b, const struct pyjson *root, struct err *e)
+{
+    static const char *const known[] = {"effort", "format", NULL};
+    const struct pyjson *c = field(root, "output_config"), *f = field(c, "format"),
+                        *old = field(root, "output_format");
+    if (c && c->type != PYJSON_OBJECT) {
+        return err_set(e, ERR_ARG, "output_config: it must be an object");
+    }
+    int r = c ? oai_known(c, known, NULL, e) : 0;
+    if (r) {
+        char msg[sizeof e->msg];
+        snprintf(msg, sizeof msg, "%s", e->msg);
+        return err_set(e, r, "output_config.%s", msg);
+    }
+    f = f ? f : old;
+    if (!f) {
+        return 0;
+    }
+    if (!pyjson_is(field(f, "type"), "json_schema") || !field(f, "schema")) {
+        return err_set(e, ERR_ARG,
+                       "output_config.format: it must be of type json_schema, with a schema");
+    }
+    r = buf_adds(b, ",\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":"
+                    "\"answer\",\"schema\":");
+    r = r ? r : pyjson_write(field(f, "schema"), 0, b);
+    return r ? r : buf_adds(b, "}}");
+}
+
 int messages_as_chat(const struct pyjson *root, struct buf *b, struct err *e)
 {
     const struct pyjson *tools = field(root, "tools"), *choice = field(root, "tool_choice");
@@ -302,6 +344,7 @@ int messages_as_chat(const struct pyjson *root, struct buf *b, struct err *e)
     r = r ? r : tools && tools->count ? put_tools(b, tools, e) : 0;
     r = r ? r : choice ? put_choice(b, choice, e) : 0;
     r = r ? r : put_thinking(b, root, e);
+    r = r ? r : put_format(b, root, e);
     r = r ? r : buf_adds(b, "}");
     if (r && e && !e->code) {
         err_set(e, r, "request: %s", err_text(r));
