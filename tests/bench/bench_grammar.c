@@ -53,15 +53,15 @@ static size_t make(uint8_t out[64])
                                         ". ",   ", ",  "#",      "...", "\t"};
     uint32_t kind = draw(20), n = 0;
     if (kind < 14) { /* words */
-        n += kind < 8 ? (uint32_t)sprintf((char *)out, " ") : 0;
+        n += kind < 8 ? (uint32_t)snprintf((char *)out, 2, " ") : 0;
         for (uint32_t k = 2 + draw(3); k > 0; k--) {
-            n += (uint32_t)sprintf((char *)out + n, "%s", parts[draw(26)]);
+            n += (uint32_t)snprintf((char *)out + n, 64 - n, "%s", parts[draw(26)]);
         }
     } else if (kind == 14) {
-        n = (uint32_t)sprintf((char *)out, "%u", draw(1000));
+        n = (uint32_t)snprintf((char *)out, 64, "%u", draw(1000));
     } else if (kind < 17) {
         for (uint32_t k = 1 + draw(3); k > 0; k--) {
-            n += (uint32_t)sprintf((char *)out + n, "%s", marks[draw(26)]);
+            n += (uint32_t)snprintf((char *)out + n, 64 - n, "%s", marks[draw(26)]);
         }
     } else { /* two or three characters of three bytes; some cut off */
         for (uint32_t k = 2 + draw(2); k > 0; k--) {
@@ -106,7 +106,7 @@ static struct tok *vocabulary(void)
         uint8_t text[64] = {(uint8_t)id};
         size_t n = id < 256 ? 1 : make(text);
         if (id >= 256 && draw(3) == 0) { /* words run out: longer ones */
-            n += (size_t)sprintf((char *)text + n, "%x", draw(0x10000));
+            n += (size_t)snprintf((char *)text + n, sizeof text - n, "%x", draw(0x10000));
         }
         uint64_t h = hash(text, n);
         uint32_t at = (uint32_t)(h >> 20) & (size - 1);

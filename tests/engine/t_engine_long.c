@@ -236,7 +236,7 @@ static void test_scalar(void **state)
 {
     (void)state;
     struct eng x;
-    struct rig_opts ro = {.model = demo, .isa = KERN_ISA_SCALAR, .threads = 1};
+    struct rig_opts ro = {.model = demo, .isa = KERN_ISA_SCALAR};
     struct engine_opts o = {.batch = AT_ONCE};
     eng_open_rig(&x, &ro, &o);
     run_all(&x, true, false, false, COLD);
