@@ -83,6 +83,7 @@ struct plink {
     uint64_t ping_at, ping_id, rtt;
     bool data_since;     /* a Data came since the last tick */
     bool retiring;       /* its keys are worn: a fresh connection was dialled */
+    bool bad_files;      /* a small file that it gave was no good: not asked for more */
     uint64_t accused_at; /* when the log was last told that it finds copies of ours bad ... */
     uint32_t accused;    /* ... and how many it named since */
     uint64_t rate_at, rate_in0, rate_out0;

@@ -254,6 +254,8 @@ int mesh_invite(struct mesh *m, uint32_t uses, uint32_t seconds, char out[TOKEN_
  * digests. A name has parts between slashes, none of them empty, "." or "..". */
 int mesh_file(struct mesh *m, const uint8_t scope[SHA256_SIZE], const char *name, uint64_t max,
               unsigned timeout_ms, struct buf *out, char from[MESH_SHORT], struct err *e);
+/* What that member gave was no good: it is not asked for files again while it is connected. */
+void mesh_file_bad(struct mesh *m, const char *from);
 /* Have a connected member (by id, short id, prefix or name) run a prompt, and hear its receipt. One
  * question at a time to one member. timeout_ms 0: 10 minutes. Not 0: *out has the same code and
  * sentence as *e. ERR_NOTFOUND: no such member; ERR_OFFLINE: it is not connected; ERR_ARG: the name

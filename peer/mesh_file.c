@@ -14,6 +14,7 @@
 #include "proto/base/clock.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #define ANSWER_MS 30000 /* when the caller says nothing */
 #define FIRST_MS 2000   /* for the first part of a peer: it need only be read */
@@ -134,7 +135,7 @@ static struct plink *choose(struct mesh *m, struct file_ask *a, uint64_t now, bo
 {
     struct plink *best = NULL;
     for (struct plink *l = m->links; l; l = l->next) {
-        if (l->state != LINK_UP || !l->answers) {
+        if (l->state != LINK_UP || !l->answers || l->bad_files) {
             continue;
         }
         const struct tried *t = tried_of(a, &l->inst.id, false);
@@ -451,6 +452,25 @@ static int check(const uint8_t *scope, const char *name, struct err *e)
                                               "peers cannot be asked for a file of "
                                               "that name")
                                     : 0;
+}
+
+struct bad_note {
+    struct note n;
+    const char *from;
+};
+
+static void note_bad(struct mesh *m, struct note *n)
+{
+    const struct bad_note *x = (const struct bad_note *)n;
+    for (struct plink *l = m->links; l; l = l->next) {
+        l->bad_files |= strcmp(l->node, x->from) == 0;
+    }
+}
+
+void mesh_file_bad(struct mesh *m, const char *from)
+{
+    struct bad_note x = {.n = {.run = note_bad, .sync = true}, .from = from};
+    mesh_post(m, &x.n);
 }
 
 int mesh_file(struct mesh *m, const uint8_t scope[SHA256_SIZE], const char *name, uint64_t max,

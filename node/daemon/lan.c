@@ -416,10 +416,10 @@ int lan_meta_get(void *node, const char *name, uint64_t max, struct buf *out, st
 {
     struct node *n = node;
     uint8_t scope[SHA256_SIZE];
-    char from[MESH_SHORT] = "";
     if (!n->meta_waited) { /* once: whoever is not there by now is asked for objects later */
         n->meta_waited = true;
-        mesh_wait_peers(n->mesh, 1, n->o.meta_wait_ms ? n->o.meta_wait_ms : META_WAIT_MS);
+        mesh_wait_peers(n->mesh, 1 + n->meta_bad,
+                        n->o.meta_wait_ms ? n->o.meta_wait_ms : META_WAIT_MS);
     }
     if (mesh_peers(n->mesh) < 1) {
         return err_set(e, ERR_NOTFOUND, "no peer is connected");
@@ -427,15 +427,24 @@ int lan_meta_get(void *node, const char *name, uint64_t max, struct buf *out, st
     store_meta_scope(n->model, scope);
     size_t had = out->n;
     struct err e1 = {0};
-    int r = mesh_file(n->mesh, scope, *name ? name : LIST_NAME, max, META_FILE_MS, out, from, &e1);
+    int r = mesh_file(n->mesh, scope, *name ? name : LIST_NAME, max, META_FILE_MS, out,
+                      n->meta_from, &e1);
     if (r) {
         out->n = had; /* nothing by halves */
         return err_set(e, ERR_NOTFOUND, "no peer gave it: %s", e1.msg);
     }
     if (!*name) {
-        node_log(n, "the list of the model's files comes from peer %s", from);
+        node_log(n, "the list of the model's files comes from peer %s", n->meta_from);
     }
     return 0;
+}
+
+void lan_meta_bad(void *node)
+{
+    struct node *n = node;
+    mesh_file_bad(n->mesh, n->meta_from);
+    n->meta_bad++;
+    n->meta_waited = false; /* another one may be about to connect */
 }
 
 struct file_job {

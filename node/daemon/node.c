@@ -228,7 +228,7 @@ static int open_store(struct node *n, const struct node_opts *o, struct err *e)
     struct store *st = NULL;
     so.cache_dir = n->cache;
     if (n->owner && !so.meta) {
-        n->meta = (struct store_meta_peers){n, lan_meta_get};
+        n->meta = (struct store_meta_peers){n, lan_meta_get, lan_meta_bad};
         so.meta = &n->meta;
     }
     int r = store_open(&so, &st, e);

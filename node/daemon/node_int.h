@@ -95,6 +95,7 @@ void lan_forget(struct lan *l, uint32_t id);
 void lan_brought(struct lan *l, uint32_t id, uint64_t *peer_bytes, uint64_t *origin_bytes);
 /* store_opts.meta */
 int lan_meta_get(void *node, const char *name, uint64_t max, struct buf *out, struct err *e);
+void lan_meta_bad(void *node);
 /* mesh_opts.file_read and bad_copy */
 void lan_file_read(void *node, struct mesh_file_read *r);
 void lan_bad_copy(void *node, struct object_key k, uint32_t chunk);
@@ -151,6 +152,8 @@ struct node {
     char name[WIRE_NAME_MAX + 1];
     struct store_meta_peers meta;
     bool meta_waited;
+    int meta_bad;               /* members whose small files were no good */
+    char meta_from[MESH_SHORT]; /* who gave the last one */
     struct yield yield;
     struct gave gave;
     struct pool *pool;

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #define LINES_MAX 20000u          /* of a peer's list */
+#define BAD_MAX 16                /* peers whose answer is no good, then the origin is asked */
 #define ASK_AGAIN_NS 10000000000u /* when nobody had it */
 
 /* Sizes and entity tags of shards are what we expect from now on, as if the origin had said so. */
@@ -32,6 +33,15 @@ static int parse(struct meta *m, const struct buf *b, struct meta_list *l, struc
                              : meta_list_parse(l, b->p, b->n, m->address, e);
 }
 
+/* Not from this one again; false: nobody can be told that. */
+static bool another(struct meta *m)
+{
+    if (m->peers->bad) {
+        m->peers->bad(m->peers->ctx);
+    }
+    return m->peers->bad != NULL;
+}
+
 void meta_ask_list(struct meta *m)
 {
     uint64_t now = clock_ns();
@@ -46,9 +56,14 @@ void meta_ask_list(struct meta *m)
     buf_init(&b, META_LIST_MAX);
     struct meta_list l = {0};
     struct err e = {0};
-    if (!m->peers->get(m->peers->ctx, "", META_LIST_MAX, &b, &e)) {
-        if (parse(m, &b, &l, &e)) {
-            meta_say(m, "the list of the model's files that a peer gives is no good: %s", e.msg);
+    for (int i = 0; i < BAD_MAX && !m->peers->get(m->peers->ctx, "", META_LIST_MAX, &b, &e); i++) {
+        if (!parse(m, &b, &l, &e)) {
+            break;
+        }
+        meta_say(m, "the list of the model's files that a peer gives is no good: %s", e.msg);
+        b.n = 0;
+        if (!another(m)) {
+            break;
         }
     }
     pthread_mutex_lock(&m->mu);
@@ -102,13 +117,17 @@ int meta_from_peers(struct meta *m, const char *name, struct buf *out, struct er
     struct buf b;
     buf_init(&b, (size_t)size);
     struct err e1 = {0};
-    int r = m->peers->get(m->peers->ctx, name, size, &b, &e1);
-    if (!r) {
+    int r;
+    for (int i = 0; !(r = m->peers->get(m->peers->ctx, name, size, &b, &e1)); i++) {
         sha256(b.p, b.n, have);
-        if (b.n != size || memcmp(have, want, SHA256_SIZE) != 0) {
-            meta_say(m, "%s as a peer gives it is not what the list of the model's files says%s",
-                     name, m->o ? "; asking the origin" : "");
-            r = ERR_DIGEST;
+        if (b.n == size && memcmp(have, want, SHA256_SIZE) == 0) {
+            break;
+        }
+        meta_say(m, "%s as a peer gives it is not what the list of the model's files says", name);
+        b.n = 0;
+        r = ERR_DIGEST;
+        if (i + 1 == BAD_MAX || !another(m)) {
+            break;
         }
     }
     if (!r) {

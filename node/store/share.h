@@ -106,6 +106,9 @@ void store_origin_measured(struct store *st, bool *up, double *bytes_s, double *
 struct store_meta_peers {
     void *ctx;
     int (*get)(void *ctx, const char *name, uint64_t max, struct buf *out, struct err *e);
+    /* What get gave last is no good: whoever gave it is not to be asked again. Then get is called
+     * once more. May be NULL. */
+    void (*bad)(void *ctx);
 };
 /* What a peer that works on the same address asks us for, out of the cache: n bytes at `off` of
  * the file (fewer at its end), its whole size in *total. Reads the disk; any thread. `scope` is the

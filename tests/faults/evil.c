@@ -102,7 +102,8 @@ void evil_hello(struct evil_conn *c, uint32_t version, uint32_t version_min)
     Shoal__Hello h = SHOAL__HELLO__INIT;
     Shoal__Frame f = SHOAL__FRAME__INIT;
     uint8_t root[WIRE_ID];
-    uint32_t feature = 4711, optional = SHOAL__FEATURE__FEATURE_RENEW;
+    uint32_t feature = 4711;
+    uint32_t optional[] = {SHOAL__FEATURE__FEATURE_RENEW, SHOAL__FEATURE__FEATURE_QUESTIONS};
     memcpy(root, v->o.source->root, WIRE_ID);
     if (v->o.vice == EVIL_ROOT && evil_late(v)) {
         root[3] ^= 1;
@@ -111,8 +112,8 @@ void evil_hello(struct evil_conn *c, uint32_t version, uint32_t version_min)
         h.n_required = 1;
         h.required = &feature;
     }
-    h.n_optional = 1;
-    h.optional = &optional;
+    h.n_optional = v->o.vice == EVIL_FILES ? 2 : 1;
+    h.optional = optional;
     h.version = version;
     h.version_min = version_min;
     h.node_id.data = v->me.id.b;
@@ -308,6 +309,9 @@ static void take(struct evil_conn *c, const Shoal__Frame *in)
         break;
     case SHOAL__FRAME__KIND_GET:
         on_get(c, in->get);
+        break;
+    case SHOAL__FRAME__KIND_FILE_GET:
+        evil_file(c, in->file_get);
         break;
     case SHOAL__FRAME__KIND_BAD_CHUNK:
         atomic_fetch_add(&c->ev->told, 1);

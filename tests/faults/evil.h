@@ -10,41 +10,42 @@
 #include "peer/storage.h"
 
 /* X(name, word, what it does once its time has come) */
-#define EVIL_VICES(X)                                                                    \
-    X(HONEST, "honest", "nothing wrong: proves that the others are wrong by purpose")    \
-    X(KILL, "kill", "half a chunk, then the process (or the listener) is gone")          \
-    X(CUT, "cut", "reads and writes no more, the connection stays")                      \
-    X(SLOW, "slow", "1 KB/s")                                                            \
-    X(FLIP, "flip", "one bit of each chunk is wrong")                                    \
-    X(ZEROS, "zeros", "chunks of zeros")                                                 \
-    X(SILENT, "silent", "claims everything, answers no Get")                             \
-    X(REFUSE, "refuse", "refuses every Get, each reason in turn")                        \
-    X(CLOSE, "close", "closes after a message of kind `arg`; below 0: received")         \
-    X(FRAME0, "frame0", "a frame whose body has 0 bytes")                                \
-    X(FRAME1, "frame1", "a frame whose body is one byte")                                \
-    X(FRAMEMAX, "framemax", "a frame of 2^32-1 bytes, and of as many raw ones")          \
-    X(OLDER, "older", "protocol version 0")                                              \
-    X(NEWER, "newer", "speaks only a protocol version of the future")                    \
-    X(BOTH, "both", "a future version that can speak version 1, and unknown messages")   \
-    X(FEATURE, "feature", "requires a feature that nobody knows")                        \
-    X(ROOT, "root", "another model root")                                                \
-    X(DIGEST, "digest", "right bytes, wrong digests")                                    \
-    X(LIES, "lies", "wrong bytes with their right digests")                              \
-    X(SIZE, "size", "wrong object sizes, chunks of other lengths")                       \
-    X(UNASKED, "unasked", "answers to what nobody asked, for ids and chunks beyond all") \
-    X(TWICE, "twice", "every answer twice")                                              \
-    X(GAPS, "gaps", "deltas with gaps, snapshots that never end")                        \
-    X(HUGE, "huge", "bitmaps of the largest size, many of them")                         \
-    X(PINGS, "pings", "thousands of pings between the answers")                          \
-    X(HALF, "half", "half a chunk, then silence")                                        \
-    X(ORDER, "order", "chunks before digests, the last first")                           \
-    X(EARLY, "early", "everything before Hello")                                         \
-    X(LOOP, "loop", "closes and connects again, without end")                            \
-    X(ACCUSE, "accuse", "says of everything that the other's copy is bad")               \
-    X(ROSTER, "roster", "rosters of noise")                                              \
-    X(NOISE, "noise", "random bytes within TLS")                                         \
-    X(PLAIN, "plain", "random bytes past TLS")                                           \
-    X(PULL, "pull", "takes `arg` KB a second and gives nothing")                         \
+#define EVIL_VICES(X)                                                                      \
+    X(HONEST, "honest", "nothing wrong: proves that the others are wrong by purpose")      \
+    X(KILL, "kill", "half a chunk, then the process (or the listener) is gone")            \
+    X(CUT, "cut", "reads and writes no more, the connection stays")                        \
+    X(SLOW, "slow", "1 KB/s")                                                              \
+    X(FLIP, "flip", "one bit of each chunk is wrong")                                      \
+    X(ZEROS, "zeros", "chunks of zeros")                                                   \
+    X(SILENT, "silent", "claims everything, answers no Get")                               \
+    X(REFUSE, "refuse", "refuses every Get, each reason in turn")                          \
+    X(CLOSE, "close", "closes after a message of kind `arg`; below 0: received")           \
+    X(FRAME0, "frame0", "a frame whose body has 0 bytes")                                  \
+    X(FRAME1, "frame1", "a frame whose body is one byte")                                  \
+    X(FRAMEMAX, "framemax", "a frame of 2^32-1 bytes, and of as many raw ones")            \
+    X(OLDER, "older", "protocol version 0")                                                \
+    X(NEWER, "newer", "speaks only a protocol version of the future")                      \
+    X(BOTH, "both", "a future version that can speak version 1, and unknown messages")     \
+    X(FEATURE, "feature", "requires a feature that nobody knows")                          \
+    X(ROOT, "root", "another model root")                                                  \
+    X(DIGEST, "digest", "right bytes, wrong digests")                                      \
+    X(LIES, "lies", "wrong bytes with their right digests")                                \
+    X(SIZE, "size", "wrong object sizes, chunks of other lengths")                         \
+    X(UNASKED, "unasked", "answers to what nobody asked, for ids and chunks beyond all")   \
+    X(TWICE, "twice", "every answer twice")                                                \
+    X(GAPS, "gaps", "deltas with gaps, snapshots that never end")                          \
+    X(HUGE, "huge", "bitmaps of the largest size, many of them")                           \
+    X(PINGS, "pings", "thousands of pings between the answers")                            \
+    X(HALF, "half", "half a chunk, then silence")                                          \
+    X(ORDER, "order", "chunks before digests, the last first")                             \
+    X(EARLY, "early", "everything before Hello")                                           \
+    X(LOOP, "loop", "closes and connects again, without end")                              \
+    X(ACCUSE, "accuse", "says of everything that the other's copy is bad")                 \
+    X(ROSTER, "roster", "rosters of noise")                                                \
+    X(NOISE, "noise", "random bytes within TLS")                                           \
+    X(PLAIN, "plain", "random bytes past TLS")                                             \
+    X(FILES, "files", "small files of noise, too long, not at all; the objects are right") \
+    X(PULL, "pull", "takes `arg` KB a second and gives nothing")                           \
     X(CREDIT, "credit", "more credit than there can be, Gets for everything")
 
 enum evil_vice {

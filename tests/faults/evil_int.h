@@ -81,6 +81,8 @@ void evil_answer(struct evil_conn *c, const Shoal__Get *g, uint64_t size);
 void evil_saw(struct evil_conn *c, const Shoal__Frame *f);
 /* In place of the first Hello: true when it was sent. */
 bool evil_greet(struct evil_conn *c);
+/* FILES: answer a question for a small file. */
+void evil_file(struct evil_conn *c, const Shoal__FileGet *g);
 /* PULL: ask for as much as its rate allows. */
 void evil_pull(struct evil_conn *c);
 /* A moment without anything to read. */

@@ -328,7 +328,8 @@ void evil_answer(struct evil_conn *c, const Shoal__Get *g, uint64_t size)
 {
     struct evil *v = c->ev;
     enum evil_vice vice = v->o.vice;
-    bool elsewhere = (vice == EVIL_CLOSE && v->o.arg < 0) || evil_at_hello(vice);
+    bool elsewhere =
+        (vice == EVIL_CLOSE && v->o.arg < 0) || vice == EVIL_FILES || evil_at_hello(vice);
     if (elsewhere || !evil_late(v)) {
         honest(c, g);
         return;
@@ -489,6 +490,29 @@ bool evil_greet(struct evil_conn *c)
     }
     evil_late(v);
     return true;
+}
+
+void evil_file(struct evil_conn *c, const Shoal__FileGet *g)
+{
+    Shoal__FileData d = SHOAL__FILE_DATA__INIT;
+    Shoal__Frame f = SHOAL__FRAME__INIT;
+    unsigned way = c->ev->o.arg ? (unsigned)c->ev->o.arg : c->turn++ % 4 + 1;
+    if (c->ev->o.vice != EVIL_FILES || !evil_late(c->ev) || way == 4) {
+        return; /* nothing at all */
+    }
+    uint32_t n = way == 3 ? 0 : g->length;
+    uint8_t *p = malloc((size_t)n + 1);
+    if (!p) {
+        return;
+    }
+    noise(p, n, c->turn);
+    d.id = g->id;
+    d.result = way == 3 ? SHOAL__FILE_RESULT__FILE_NOT_HELD : SHOAL__FILE_RESULT__FILE_OK;
+    d.total = way == 3 ? 0 : way == 2 ? WIRE_FILE_MAX : g->offset + n;
+    f.kind_case = SHOAL__FRAME__KIND_FILE_DATA;
+    f.file_data = &d;
+    evil_send(c, &f, p, n);
+    free(p);
 }
 
 void evil_pull(struct evil_conn *c)

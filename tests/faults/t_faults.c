@@ -34,9 +34,10 @@ static bool try_round(enum evil_vice vice, int arg)
     uint64_t began = clock_ns();
     household_fresh(&b);
     evil_proc(&evil, bad.home, evil_word(vice),
-              vice == EVIL_CLOSE || evil_at_hello(vice) ? "0" : "5", arg, &ports[0]);
+              vice == EVIL_CLOSE || vice == EVIL_FILES || evil_at_hello(vice) ? "0" : "5", arg,
+              &ports[0]);
     household_peers(&b, ports, with_peer ? 2 : 1);
-    if (shell("cp -r '%s' '%s'", first, at(b.home, "cache"))) {
+    if (vice != EVIL_FILES && shell("cp -r '%s' '%s'", first, at(b.home, "cache"))) {
         fail_msg("%s cannot be copied", first);
     }
     household_start(&h, &run, b.home, false, with_peer ? prompt : slow_origin);
@@ -64,7 +65,7 @@ static bool try_round(enum evil_vice vice, int arg)
 /* On a busy machine the evil peer may be too slow to be asked once more: that says nothing. */
 static void round_of(enum evil_vice vice, int arg)
 {
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < (vice == EVIL_FILES ? 25 : 8); i++) { /* files: who is nearest is asked */
         if (try_round(vice, arg)) {
             return;
         }
@@ -78,7 +79,11 @@ static void test_vices(void **state)
         bool twisted = v == EVIL_LIES || (v == EVIL_DIGEST && with_peer);
         if (v != EVIL_CLOSE && v != EVIL_PULL && !twisted &&
             (!getenv("EVIL_ONLY") || !strcmp(getenv("EVIL_ONLY"), evil_word(v)))) {
-            round_of(v, 0);
+            /* of an honest peer's files a silent or empty-handed peer takes nothing away */
+            int ways = v != EVIL_FILES ? 0 : with_peer ? 2 : 4;
+            for (int way = ways > 0; way <= ways; way++) {
+                round_of(v, way);
+            }
         }
     }
 }

@@ -66,7 +66,7 @@ static int lan_setup(void **state)
     struct err e = {0};
     assert_int_equal(demo_server_start(DEMO_MODEL, 0, &l->srv, &e), 0);
     l->url = strdup(demo_server_url(l->srv));
-    l->peers = (struct store_meta_peers){l, get};
+    l->peers = (struct store_meta_peers){.ctx = l, .get = get};
     struct rig *r[2] = {&l->a, &l->b};
     for (int i = 0; i < 2; i++) {
         r[i]->tmp = util_tmpdir();
