@@ -13,12 +13,25 @@
 
 #define PEERS_MAX (DISCO_STATIC_MAX * DISCO_STATIC_TEXT * 4)
 
+/* Colons in a host are of an IPv6 address, which stands in brackets. */
+static bool host_fine(const char *s, const char *end)
+{
+    bool in = *s == '[';
+    size_t n = (size_t)(end - s);
+    if (in && (n < 4 || end[-1] != ']')) {
+        return false;
+    }
+    return in ? !memchr(s + 1, '[', n - 1) && !memchr(s, ']', n - 1)
+              : !memchr(s, ':', n) && !memchr(s, '[', n) && !memchr(s, ']', n);
+}
+
 int files_check_peer(const char *s, struct err *e)
 {
     size_t n = strlen(s);
     const char *colon = strrchr(s, ':');
     unsigned port = 0;
-    bool fine = colon && colon != s && n < DISCO_STATIC_TEXT && strlen(colon + 1) <= 5;
+    bool fine = colon && colon != s && n < DISCO_STATIC_TEXT && strlen(colon + 1) <= 5 &&
+                host_fine(s, colon);
     for (const char *p = fine ? colon + 1 : ""; *p; p++) {
         fine = fine && isdigit((unsigned char)*p);
         port = port * 10 + (unsigned)(*p - '0');
@@ -26,9 +39,16 @@ int files_check_peer(const char *s, struct err *e)
     for (const char *p = s; fine && *p; p++) {
         fine = (unsigned char)*p > ' ' && (unsigned char)*p < 127;
     }
-    return fine && port >= 1 && port <= 65535
-               ? 0
-               : err_set(e, ERR_ARG, "\"%.80s\" is no peer: give HOST:PORT", s);
+    if (fine && port >= 1 && port <= 65535) {
+        return 0;
+    }
+    char shown[81]; /* a damaged file must not speak to the terminal */
+    size_t k = 0;
+    for (; k < sizeof shown - 1 && s[k]; k++) {
+        shown[k] = (unsigned char)s[k] >= ' ' && (unsigned char)s[k] < 127 ? s[k] : '?';
+    }
+    shown[k] = 0;
+    return err_set(e, ERR_ARG, "\"%s\" is no peer: give HOST:PORT, or [IPv6]:PORT", shown);
 }
 
 bool files_add_peer(struct node_files *f, const char *s)

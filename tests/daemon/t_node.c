@@ -317,6 +317,14 @@ static void test_requests(void **state)
     assert_true(json_is_false(json_object_get(j, "new")));
     json_decref(j);
     refused(&a, json_pack("{s:s,s:s}", "op", "add_peer", "peer", "nonsense"), ERR_ARG, "HOST:PORT");
+    static const char *const no_peers[] = {"[::1", "[]:1", "fe80::1:4433", "1.2.3.4:5:6",
+                                           "]:4",  "h:0",  "[a]b]:3",      "h:65536"};
+    for (size_t i = 0; i < sizeof no_peers / sizeof *no_peers; i++) {
+        refused(&a, json_pack("{s:s,s:s}", "op", "add_peer", "peer", no_peers[i]), ERR_ARG,
+                "HOST:PORT");
+    }
+    refused(&a, json_pack("{s:s,s:s}", "op", "add_peer", "peer", "\x1b[31mx:1"), ERR_ARG,
+            "\"?[31m");
     refused(&a, json_pack("{s:s}", "op", "add_peer"), ERR_ARG, "peer");
     struct buf b = slurp(at(a.home, "peers"));
     assert_non_null(strstr(b.p, "\n127.0.0.1:9\n"));
