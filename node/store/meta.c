@@ -298,6 +298,14 @@ int meta_read(struct meta *m, const char *name, struct buf *out, struct err *e)
         return offline(m, name, e);
     }
     r = origin_get_file(m->o, name, out, e);
+    if (r && r != ERR_NOTFOUND && m->peers) { /* somebody may have come meanwhile */
+        struct err e1 = {0};
+        out->n = had;
+        pthread_mutex_lock(&m->mu);
+        m->given_asked = 0;
+        pthread_mutex_unlock(&m->mu);
+        r = meta_from_peers(m, name, out, &e1) ? r : 0;
+    }
     if (r == ERR_NOTFOUND) {
         struct meta_item it = {.kind = META_ABSENT};
         pthread_mutex_lock(&m->mu);

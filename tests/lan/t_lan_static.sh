@@ -49,6 +49,13 @@ t '... its interface' grep -q '^  eth0 ' "$LAN_DIR/why.3"
 t '... that nobody was found' grep -Eq 'nobody was found|no answer|nobody' "$LAN_DIR/why.3"
 t '... the same as JSON' test "$("$jget" -s name=eth0 'interfaces.*' <"$LAN_DIR/why.3.json" | wc -l)" = 1
 sed 's/^/     /' "$LAN_DIR/why.2" "$LAN_DIR/why.3"
+
+t '1 and 2 stop' eval 'down 1 && down 2'
+rm -rf "$(home 2)/cache"
+up_begin 2
+sleep 3.5 # longer than a start waits for peers
+t 'up on 1, while 2 looks for its model' up 1
+t '2 gets it from there' up_done 2
 t 'all stop' eval 'down 1 && down 2 && down 3'
 [ $lan_failed = 0 ] || show_logs
 lan_result 'no multicast'

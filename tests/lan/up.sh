@@ -5,7 +5,7 @@
 #   home I                   the data folder of the node on machine I
 #   node I COMMAND ARG...    shoal COMMAND --home ... on machine I
 #   up I ARG...              starts shoal up there and waits until it is ready; its pid is ${up_pid[I]}, what it
-#                            writes (standard output and error) in $LAN_DIR/up.I
+#                            writes (standard output and error) in $LAN_DIR/up.I. up_begin I ARG..., up_done I: in two steps
 #   down I                   ends it by SIGTERM; fails unless it ends with status 0 within 8 s
 #   dead I                   SIGKILL
 #   found I                  makes a shoal there. invite I ARG... prints a token; join I TOKEN
@@ -25,14 +25,15 @@ node() {
     lan_run "$i" "$shoal" "$c" --home "$(home "$i")" "$@"
 }
 
-up() {
+up() { up_begin "$@" && up_done "$1"; }
+up_begin() {
     local i=$1 log=$LAN_DIR/up.$1
     shift
     [ ! -e "$log" ] || mv "$log" "$log.$(date +%s%N)"
     lan_bg "$i" "$log" "$shoal" up --home "$(home "$i")" --model "$M" --peer-listen "[::]:$up_port" --json "$@"
     up_pid[$i]=$LAN_PID
-    within 20 up_ready "$i" && grep -Eq '"event": *"ready"' "$log"
 }
+up_done() { within 20 up_ready "$1" && grep -Eq '"event": *"ready"' "$LAN_DIR/up.$1"; }
 up_ready() { # or over
     grep -Eqs '"event": *"ready"' "$LAN_DIR/up.$1" || no lan_alive "${up_pid[$1]}"
 }
