@@ -4,6 +4,7 @@
 #include "node/grammar/schema_int.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 struct answer {
@@ -193,17 +194,28 @@ static uint32_t free_arguments(struct answer *a, uint32_t next)
 
 /* ---- calls ---- */
 
-static uint32_t call_of(struct answer *a, const struct grammar_tool *t, unsigned index,
-                        uint32_t next)
+/* The arguments of a tool as a rule: it stands in each of the calls that there may be. */
+static uint32_t arguments(struct answer *a, const struct grammar_tool *t)
 {
     struct gram_builder *b = a->b;
-    char tail[40], at[GRAM_PLACE];
-    snprintf(tail, sizeof tail, "\" index=\"%u\"", index);
-    snprintf(at, sizeof at, "tools.%.80s.parameters", t->name);
-    uint32_t r = closing(a, "call", next);
-    if (t->parameters) {
-        r = t->strict ? strict_arguments(a, t, at, r) : free_arguments(a, r);
+    char at[GRAM_PLACE];
+    if (!t->parameters || b->err.code) {
+        return GRAM_NONE;
     }
+    snprintf(at, sizeof at, "tools.%.80s.parameters", t->name);
+    uint32_t rule = gram_rule_new(b), end = gram_ret(b);
+    gram_rule_set(b, rule, t->strict ? strict_arguments(a, t, at, end) : free_arguments(a, end));
+    return rule;
+}
+
+static uint32_t call_of(struct answer *a, const struct grammar_tool *t, uint32_t args,
+                        unsigned index, uint32_t next)
+{
+    struct gram_builder *b = a->b;
+    char tail[40];
+    snprintf(tail, sizeof tail, "\" index=\"%u\"", index);
+    uint32_t r = closing(a, "call", next);
+    r = args == GRAM_NONE ? r : gram_call(b, args, r);
     r = gram_special(b, a->sep, r);
     r = gram_str(b, "call tool=\"", attribute(a, t->name, strlen(t->name), gram_str(b, tail, r)));
     return gram_special(b, a->open, r);
@@ -213,15 +225,27 @@ static uint32_t call_of(struct answer *a, const struct grammar_tool *t, unsigned
 
 static uint32_t calls(struct answer *a, uint32_t next)
 {
-    uint32_t end = closing(a, "tools", next), r = end;
+    uint32_t end = closing(a, "tools", next), r = end, any = GRAM_NONE;
+    uint32_t *args = malloc(a->o->n_tools * sizeof *args);
+    if (!args) {
+        gram_fail(a->b, ERR_NOMEM, "out of memory for a grammar");
+        return 0;
+    }
+    for (size_t k = 0; k < a->o->n_tools; k++) {
+        const struct grammar_tool *t = &a->o->tools[k];
+        bool is_free = t->parameters && !t->strict; /* one and the same for all of these */
+        args[k] = is_free && any != GRAM_NONE ? any : arguments(a, t);
+        any = is_free ? args[k] : any;
+    }
     for (unsigned i = a->o->one_call ? 1 : CALLS_MAX; i > 0 && !a->b->err.code; i--) {
         uint32_t one = GRAM_NONE;
         for (size_t k = 0; k < a->o->n_tools; k++) {
-            uint32_t c = call_of(a, &a->o->tools[k], i, r);
+            uint32_t c = call_of(a, &a->o->tools[k], args[k], i, r);
             one = one == GRAM_NONE ? c : gram_alt(a->b, one, c);
         }
         r = i > 1 ? gram_alt(a->b, one, end) : one;
     }
+    free(args);
     return opening(a, "tools", r);
 }
 

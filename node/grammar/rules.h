@@ -121,10 +121,13 @@ struct gram_schema {
     } * seen; /* schemas that have become rules: $ref may come back to them */
     size_t n_seen, cap_seen;
     unsigned depth;
+    uint64_t work; /* comparisons so far */
 };
 uint32_t gram_schema_value(struct gram_schema *s, const struct pyjson *v, bool raw, const char *at,
                            uint32_t next);
 void gram_schema_done(struct gram_schema *s);
+/* n more comparisons: false, and the builder has failed, when a schema asks for too many. */
+bool gram_work(struct gram_schema *s, uint64_t n);
 /* Follow $ref from v (NULL on failure). */
 const struct pyjson *gram_schema_deref(struct gram_schema *s, const struct pyjson *v,
                                        const char *at);

@@ -9,10 +9,20 @@
 #include <string.h>
 
 #define NEST_MAX 100
+#define WORK_MAX 30000000u /* comparisons: a fraction of a second */
 
 const struct pyjson *gram_get(const struct pyjson *v, const char *key)
 {
     return v && v->type == PYJSON_OBJECT ? pyjson_get(v, key) : NULL;
+}
+
+bool gram_work(struct gram_schema *s, uint64_t n)
+{
+    s->work += n;
+    if (s->work > WORK_MAX) {
+        gram_fail(s->b, ERR_LIMIT, "schema: it has too many properties or alternatives");
+    }
+    return !s->b->err.code;
 }
 
 void gram_place(char out[GRAM_PLACE], const char *at, const char *key, size_t n)
@@ -410,6 +420,9 @@ uint32_t gram_schema_value(struct gram_schema *s, const struct pyjson *v, bool r
 {
     v = gram_schema_deref(s, v, at);
     if (!v || s->b->err.code) {
+        return 0;
+    }
+    if (!gram_work(s, s->n_seen)) {
         return 0;
     }
     for (size_t i = 0; i < s->n_seen; i++) {

@@ -304,6 +304,10 @@ bool gram_object_check(struct gram_schema *s, const struct pyjson *v, const char
         gram_fail(s->b, ERR_FORMAT, "%s.required: it must be a list of names", at);
         return false;
     }
+    /* each of one list with each of the other, twice: here, and where members are written */
+    if (required && props && !gram_work(s, 2 * (uint64_t)required->count * props->count)) {
+        return false;
+    }
     for (size_t i = 0; required && i < required->count; i++) {
         const struct pyjson *x = required->items[i];
         bool there = false;
@@ -375,7 +379,7 @@ uint32_t gram_schema_object(struct gram_schema *s, const struct pyjson *v, const
 /* ---- oneOf ---- */
 
 /* Do the constants of two schemas (const or enum) have none in common? False: they have no such. */
-static bool constants_apart(const struct pyjson *a, const struct pyjson *b)
+static bool constants_apart(struct gram_schema *s, const struct pyjson *a, const struct pyjson *b)
 {
     const struct pyjson *ca = gram_get(a, "const"), *cb = gram_get(b, "const"),
                         *ea = gram_get(a, "enum"), *eb = gram_get(b, "enum");
@@ -383,6 +387,9 @@ static bool constants_apart(const struct pyjson *a, const struct pyjson *b)
         return false;
     }
     size_t na = ca ? 1 : ea->count, nb = cb ? 1 : eb->count;
+    if (!gram_work(s, 16 * (uint64_t)na * nb)) { /* numbers are compared by value */
+        return false;
+    }
     for (size_t i = 0; i < na; i++) {
         for (size_t k = 0; k < nb; k++) {
             if (gram_same(ca ? ca : ea->items[i], cb ? cb : eb->items[k])) {
@@ -417,7 +424,7 @@ static bool pair_apart(struct gram_schema *s, const struct pyjson *a, const stru
     if (!b || a->type != PYJSON_OBJECT || b->type != PYJSON_OBJECT) {
         return false;
     }
-    if (types_apart(a, b) || constants_apart(a, b)) {
+    if (types_apart(a, b) || constants_apart(s, a, b)) {
         return true;
     }
     /* a property tells objects apart: neither may be anything else */
@@ -427,10 +434,11 @@ static bool pair_apart(struct gram_schema *s, const struct pyjson *a, const stru
         gram_get(a, "nullable") || gram_get(b, "nullable")) {
         return false;
     }
-    for (size_t i = 0; pa && pb && i < pa->count; i++) {
+    const struct pyjson *ra = gram_get(a, "required"), *rb = gram_get(b, "required");
+    uint64_t each = (pb ? pb->count : 0) + (ra ? ra->count : 0) + (rb ? rb->count : 0);
+    for (size_t i = 0; pa && pb && i < pa->count && gram_work(s, each); i++) {
         const struct pyjson *x = pa->items[i], *y = gram_get(pb, x->key);
-        if (y && is_required(gram_get(a, "required"), x) &&
-            is_required(gram_get(b, "required"), y) && constants_apart(x, y)) {
+        if (y && is_required(ra, x) && is_required(rb, y) && constants_apart(s, x, y)) {
             return true;
         }
     }
@@ -441,6 +449,9 @@ bool gram_apart(struct gram_schema *s, const struct pyjson *list, const char *at
 {
     for (size_t i = 0; i < list->count; i++) {
         for (size_t k = i + 1; k < list->count; k++) {
+            if (!gram_work(s, 8)) {
+                return false;
+            }
             if (!pair_apart(s, list->items[i], list->items[k], at)) {
                 gram_fail(s->b, ERR_UNSUPPORTED,
                           "%s.oneOf: alternatives %zu and %zu could both fit one value; give them "

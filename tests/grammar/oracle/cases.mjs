@@ -120,6 +120,10 @@ export const refused = [
   [o({ a: o({ b: { if: {}, then: {} } }) }), 'schema.a.b.if'], [int({ minimum: 5, maximum: 4 }), 'schema'], [str({ minLength: 5, maxLength: 4 }), 'schema.maxLength'], [arr(int(), { contains: {} }), 'schema.contains'], [{ type: 'object', propertyNames: {} }, 'schema.propertyNames'], [{ type: 'object', dependentRequired: {} }, 'schema.dependentRequired'],
 ];
 
+// Too much work: refused at once rather than looked at for minutes.
+refused.push([o(Object.fromEntries([...Array(6000).keys()].map((i) => ['p' + i, true]))), 'schema'], [{ oneOf: [...Array(300).keys()].map((i) => ({ enum: [...Array(100).keys()].map((k) => i * 100 + k) })) }, 'schema'],
+  [{ type: 'array', prefixItems: [...Array(200).keys()].map(() => ({ anyOf: [...Array(100).keys()].map(() => ({})) })) }, 'schema']);
+
 // Arguments of a strict tool.
 export const calls = [
   o({}), o({ city: str() }), o({ city: str(), days: int() }), { type: 'object', properties: { a: str(), b: num({ minimum: 0 }), c: { type: 'boolean' }, d: { type: 'null' }, e: arr(int(), { maxItems: 2 }), f: o({ x: str({ maxLength: 2 }) }) }, required: ['b'] },
