@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT
  * service_opts.c: the options of the API and their checks; see service.h. */
+#include "node/api/web_rules.h"
 #include "node/cli/service.h"
 #include "node/engine/engine.h"
 #include "node/text/chat.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define AT(f) offsetof(struct service_opts, f)
@@ -69,6 +71,14 @@ int service_opts_check(const struct service_opts *o, struct err *e)
     }
     if (!opt_host_port(o->api, host, sizeof host, &port, true)) {
         return err_set(e, ERR_ARG, "--api %.100s: it must be HOST:PORT, such as 127.0.0.1:8080",
+                       o->api);
+    }
+    char text[80];
+    snprintf(text, sizeof text, strchr(host, ':') ? "[%s]" : "%s", host);
+    if (!web_host_fine(text, o->key_file != NULL)) {
+        return err_set(e, ERR_ARG,
+                       "--api %.100s: it can be reached from other machines: give an API key "
+                       "(--api-key-file), or listen on 127.0.0.1",
                        o->api);
     }
     if (o->think && !chat_think_by_name(o->think, strlen(o->think), &think)) {

@@ -405,9 +405,8 @@ static void test_cloned_home(void **state)
     mesh_until(kit_said(&copy, "already here with your key"));
     mesh_until(kit_said(&b, "second machine has just come with your key"));
     mesh_until(kit_said(&a, "is running twice"));
-    assert_int_equal(mesh_peers(a.m), 1);
-    assert_int_equal(mesh_peers(b.m), 1);
-    assert_int_equal(mesh_peers(copy.m), 0);
+    /* the copy may have been up for the moment that it took to find out */
+    mesh_until(mesh_peers(copy.m) == 0 && mesh_peers(a.m) == 1 && mesh_peers(b.m) == 1);
     /* face to face */
     struct err e = {0};
     char text[64];
