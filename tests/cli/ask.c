@@ -30,7 +30,7 @@ void ask_run(struct ask *a)
         curl_easy_setopt(h, CURLOPT_HTTPHEADER, l);
         curl_easy_setopt(h, CURLOPT_WRITEFUNCTION, keep);
         curl_easy_setopt(h, CURLOPT_WRITEDATA, a);
-        curl_easy_setopt(h, CURLOPT_TIMEOUT, (long)SPAWN_WAIT_S);
+        curl_easy_setopt(h, CURLOPT_TIMEOUT, 3L * SPAWN_WAIT_S);
         if (a->body) {
             curl_easy_setopt(h, CURLOPT_POSTFIELDS, a->body);
         }

@@ -334,27 +334,35 @@ static void t_states(void **state)
 /* ---- the same everywhere ---- */
 
 #define AT_ONCE 4
-#define SAMPLED ", \"temperature\": 1, \"top_p\": 0.9, \"seed\": 7, \"max_tokens\": 60"
+#define BRIEFLY ", \"reasoning_effort\": \"none\""
+#define GREEDY ", \"temperature\": 0, \"ignore_eos\": true, \"max_tokens\": 30" BRIEFLY
+#define SAMPLED ", \"temperature\": 1, \"top_p\": 0.9, \"seed\": 7, \"max_tokens\": 30" BRIEFLY
 
+/* 20 prompts, and 30 tokens to most of them. */
 static void t_same(void **state)
 {
-    static const char *const texts[] = {"Define whale.", "Define music.", "What is an ocean?",
-                                        "number", "Gr\xc3\xbc\xc3\x9f Gott"};
+    static const char *const texts[] = {
+        "Define whale.", "Define music.", "What is an ocean?", "number", "Gr\xc3\xbc\xc3\x9f Gott",
+        "Define tree.",  "Define iron.",  "Define king.",      "1 + 1",  "Define \xe6\xb0\xb4.",
+        "Define sand.",  "Define rain.",  "What is a noun?",   "table",  "<|open|>message<|sep|>",
+        "Define salt.",  "Define bird.",  "Who are you?",      "  ",     "Define word."};
     struct spawn_child ua, ub;
     char fp[64], other[64];
-    size_t n = brief ? 2 : sizeof texts / sizeof *texts;
+    size_t said = 0, n = brief ? 2 : sizeof texts / sizeof *texts;
     (void)state;
     char *one = api_of(UP(&ua, a, "--api", "127.0.0.1:0", "--parallel", "4"));
-    char *two = SERVE(&ub, "--isa", "scalar", "--prefill-chunk", "5", "--threads", "1");
+    char *two =
+        SERVE(&ub, "--isa", brief ? "auto" : "scalar", "--prefill-chunk", "5", "--threads", "1");
     ask_await(one);
     ask_await(two);
     for (size_t i = 0; i < n; i++) {
-        const char *more = i % 2 ? SAMPLED : NULL;
+        const char *more = i % 2 ? SAMPLED : GREEDY;
         char *want = content(one, texts[i], false, more, fp);
         char *bodies[2] = {ask_chat(texts[i], false, more), ask_chat(texts[i], true, more)};
         struct ask q[AT_ONCE];
         pthread_t th[AT_ONCE];
-        assert_true(strlen(want) > 0 && fp[0]);
+        assert_int_equal(strncmp(fp, "fp_", 3), 0);
+        said += strlen(want);
         for (int k = 0; k < AT_ONCE; k++) {
             q[k] = (struct ask){.base = k < 3 ? two : one, .path = CHAT, .body = bodies[k % 2]};
             assert_int_equal(pthread_create(&th[k], NULL, ask_main, &q[k]), 0);
@@ -372,6 +380,7 @@ static void t_same(void **state)
         free(bodies[1]);
         free(want);
     }
+    assert_true(said > 20 * n);
     ends_soon(&ub);
     ends_soon(&ua);
     free(one);
@@ -381,6 +390,9 @@ static void t_same(void **state)
 int main(int argc, char **argv)
 {
     brief = argc > 1;
+    if (argc > 2) { /* one alone */
+        cmocka_set_test_filter(argv[2]);
+    }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(t_as_run), cmocka_unit_test(t_key),  cmocka_unit_test(t_loading),
         cmocka_unit_test(t_states), cmocka_unit_test(t_same),
