@@ -82,6 +82,7 @@ static bool known(const struct pyjson *key)
                                         "strict",
                                         "uniqueItems",
                                         "minProperties",
+                                        "propertyNames",
                                         "nullable",
                                         NULL};
     for (size_t i = 0; names[i]; i++) {
@@ -105,6 +106,13 @@ bool gram_schema_check(struct gram_schema *s, const struct pyjson *v, const char
     const struct pyjson *u = gram_get(v, "uniqueItems"), *p = gram_get(v, "minProperties");
     if (u && u->type != PYJSON_FALSE) {
         gram_fail(s->b, ERR_UNSUPPORTED, "%s.uniqueItems: this keyword is not supported", at);
+        return false;
+    }
+    const struct pyjson *names = gram_get(v, "propertyNames");
+    if (names && (names->type != PYJSON_OBJECT || names->count > 1 ||
+                  (names->count && !pyjson_is(gram_get(names, "type"), "string")))) {
+        gram_fail(s->b, ERR_UNSUPPORTED,
+                  "%s.propertyNames: only {\"type\": \"string\"} is supported", at);
         return false;
     }
     if (p && !(p->type == PYJSON_NUMBER && (!strcmp(p->s, "0") || !strcmp(p->s, "1")))) {

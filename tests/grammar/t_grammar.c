@@ -452,6 +452,31 @@ static void test_answer(void **state)
     pyjson_free(d);
 }
 
+/* As an agent with a long list of tools has it: sixteen calls of any of 300. */
+static void test_many_tools(void **state)
+{
+    (void)state;
+    static const char schema[] =
+        "{\"type\":\"object\",\"properties\":{\"path\":{\"type\":\"string\"},\"list\":{\"type\":"
+        "\"array\",\"items\":{\"type\":\"integer\"},\"maxItems\":20}},\"required\":[\"path\"]}";
+    struct pyjson_doc *d;
+    struct err e = {0};
+    static struct grammar_tool tools[300];
+    static char names[300][8];
+    assert_int_equal(pyjson_parse(schema, strlen(schema), false, &d, &e), 0);
+    for (int i = 0; i < 300; i++) {
+        snprintf(names[i], sizeof names[i], "t%03d", i);
+        tools[i] = (struct grammar_tool){names[i], pyjson_root(d), i % 3 != 0};
+    }
+    struct grammar_answer a = {.calls = GRAMMAR_MAY_CALL, .tools = tools, .n_tools = 300};
+    answer_fits(&a,
+                RESPONSE_END TOOLS(CALL("t299", "1", ARG("path", "string", "x"))
+                                       CALL("t150", "2", ARG("any", "null", "null"))) END,
+                true);
+    answer_fits(&a, RESPONSE_END TOOLS(CALL("t299", "1", ARG("any", "null", "null"))) END, false);
+    pyjson_free(d);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -459,7 +484,7 @@ int main(void)
         cmocka_unit_test(test_numbers),  cmocka_unit_test(test_objects),
         cmocka_unit_test(test_patterns), cmocka_unit_test(test_refused),
         cmocka_unit_test(test_sizes),    cmocka_unit_test(test_draw),
-        cmocka_unit_test(test_answer),
+        cmocka_unit_test(test_answer),   cmocka_unit_test(test_many_tools),
     };
     gram_kit_open(&kit);
     int r = cmocka_run_group_tests(tests, NULL, NULL);

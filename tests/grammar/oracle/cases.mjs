@@ -83,6 +83,8 @@ add(o({ a: o({ b: o({ c: o({ d: str({ maxLength: 2 }) }) }) }) })); add(o(Object
 add({ type: 'object', properties: Object.fromEntries([...Array(20).keys()].map((i) => ['p' + i, { type: 'boolean' }])), additionalProperties: { type: 'null' } });
 add({ type: 'object', properties: { toString: int(), constructor: str() }, required: ['constructor'] });
 
+add({ type: 'object', propertyNames: { type: 'string' }, additionalProperties: int({ minimum: -9007199254740991, maximum: 9007199254740991 }) });
+
 // alternatives
 add({ anyOf: [int(), str({ maxLength: 3 })] }); add({ anyOf: [{ anyOf: [{ type: 'null' }, { anyOf: [{ const: 1 }, { const: 'x' }] }] }, arr(int(), { maxItems: 2 })] });
 add({ anyOf: [o({ kind: { const: 'a' }, n: int() }), o({ kind: { const: 'b' }, s: str() })] }); add({ oneOf: [o({ kind: { const: 'a' }, n: int() }), o({ kind: { const: 'b' }, s: str() })] });
@@ -117,7 +119,7 @@ export const refused = [
   [{ type: 'array', prefixItems: [int(), int()], maxItems: 1 }, 'schema.maxItems'], [{ type: 'array', items: false, minItems: 1 }, 'schema.minItems'], [{ type: 'array', prefixItems: [int()], items: false, minItems: 2 }, 'schema.minItems'],
   [{ type: 'object', required: ['a'] }, 'schema.required[0]'], [{ type: 'object', minProperties: 2 }, 'schema.minProperties'], [{ type: 'object', maxProperties: 2 }, 'schema.maxProperties'], [{ $ref: '#/$defs/none' }, 'schema.$ref'], [{ $ref: 'https://example.com/x' }, 'schema.$ref'],
   [{ $ref: '#/$defs/a', minLength: 1, $defs: { a: str() } }, 'schema.minLength'], [o({ a: { $ref: '#' } }), 'schema'], [{ $defs: { a: { $ref: '#/$defs/a' } }, $ref: '#/$defs/a' }, 'schema.$ref'], [{ type: 'text' }, 'schema.type'], [{ type: [] }, 'schema.type'], [false, 'schema'], [3, 'schema'],
-  [o({ a: o({ b: { if: {}, then: {} } }) }), 'schema.a.b.if'], [int({ minimum: 5, maximum: 4 }), 'schema'], [str({ minLength: 5, maxLength: 4 }), 'schema.maxLength'], [arr(int(), { contains: {} }), 'schema.contains'], [{ type: 'object', propertyNames: {} }, 'schema.propertyNames'], [{ type: 'object', dependentRequired: {} }, 'schema.dependentRequired'],
+  [o({ a: o({ b: { if: {}, then: {} } }) }), 'schema.a.b.if'], [int({ minimum: 5, maximum: 4 }), 'schema'], [str({ minLength: 5, maxLength: 4 }), 'schema.maxLength'], [arr(int(), { contains: {} }), 'schema.contains'], [{ type: 'object', propertyNames: { pattern: '^a' } }, 'schema.propertyNames'], [{ type: 'object', dependentRequired: {} }, 'schema.dependentRequired'],
 ];
 
 // Too much work: refused at once rather than looked at for minutes.
