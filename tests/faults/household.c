@@ -72,8 +72,8 @@ void household_start(struct household *h, struct proc *p, const char *home, bool
 static void well(const struct proc *p)
 {
     if (p->pid || p->status) {
-        fail_msg("shoal run: exit status %d: %s%s", p->status, p->said.n ? p->said.p : "",
-                 p->grumbled.n ? p->grumbled.p : "");
+        fprintf(stderr, "%s%s\n", p->said.n ? p->said.p : "", p->grumbled.n ? p->grumbled.p : "");
+        fail_msg("shoal run: exit status %d", p->status); /* cmocka cuts long messages short */
     }
 }
 

@@ -79,9 +79,9 @@ static void test_vices(void **state)
         bool twisted = v == EVIL_LIES || (v == EVIL_DIGEST && with_peer);
         if (v != EVIL_CLOSE && v != EVIL_PULL && !twisted &&
             (!getenv("EVIL_ONLY") || !strcmp(getenv("EVIL_ONLY"), evil_word(v)))) {
-            /* with the origin gone a cold start may fail when the only member connected by then has
-             * no files: that is no misbehaviour */
-            int ways = v != EVIL_FILES ? 0 : with_peer ? 2 : 4;
+            /* with the origin gone a cold start may fail when the only member connected by then
+             * gives no file at all; one that gives noise is left for the next */
+            int ways = v != EVIL_FILES ? 0 : with_peer ? 1 : 4;
             for (int way = ways > 0; way <= ways; way++) {
                 round_of(v, way);
             }
