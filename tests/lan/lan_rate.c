@@ -246,7 +246,8 @@ static void *bare_server(void *arg)
         int *c = malloc(sizeof *c);
         check(c != NULL, "no memory", NULL);
         *c = accept(fd, NULL, NULL);
-        check(*c >= 0 && pthread_create(&t, NULL, bare_serve_one, c) == 0, "bare accept", NULL);
+        check(*c >= 0, "bare accept", NULL);
+        check(pthread_create(&t, NULL, bare_serve_one, c) == 0, "thread", NULL);
         pthread_detach(t);
     }
     return NULL;
