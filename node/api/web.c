@@ -122,6 +122,17 @@ static void dispatch(struct web_req *r)
     }
 }
 
+/* The library takes its answer's lock before ours when it reads a stream, so ours is not held here;
+ * what an answer begins with is fixed once there is one. */
+static enum MHD_Result queue_once(struct web_req *r)
+{
+    pthread_mutex_lock(&r->mu);
+    bool first = !r->queued;
+    r->queued = true;
+    pthread_mutex_unlock(&r->mu);
+    return first ? web_queue(r) : MHD_YES;
+}
+
 static enum MHD_Result on_request(void *cls, struct MHD_Connection *c, const char *url,
                                   const char *method, const char *version, const char *data,
                                   size_t *n, void **con)
@@ -138,10 +149,7 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *c, const cha
         if (r->refuse == 413 || r->refuse == 401) { /* do not wait for what is not wanted */
             r->handled = true;
             dispatch(r);
-            pthread_mutex_lock(&r->mu);
-            enum MHD_Result now = web_queue(r);
-            pthread_mutex_unlock(&r->mu);
-            return now;
+            return queue_once(r);
         }
         return MHD_YES;
     }
@@ -154,16 +162,14 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *c, const cha
         r->handled = true;
         dispatch(r);
     }
-    enum MHD_Result rc = MHD_YES;
     pthread_mutex_lock(&r->mu);
-    if (r->answer != NONE && !r->queued) {
-        rc = web_queue(r);
-    } else if (r->answer == NONE) {
+    bool none = r->answer == NONE;
+    if (none) {
         r->suspended = true;
         MHD_suspend_connection(c);
     }
     pthread_mutex_unlock(&r->mu);
-    return rc;
+    return none ? MHD_YES : queue_once(r);
 }
 
 static void on_completed(void *cls, struct MHD_Connection *c, void **con,

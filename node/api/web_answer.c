@@ -210,6 +210,5 @@ enum MHD_Result web_queue(struct web_req *r)
     }
     enum MHD_Result rc = MHD_queue_response(r->c, (unsigned)r->status, m);
     MHD_destroy_response(m);
-    r->queued = true;
     return rc;
 }
