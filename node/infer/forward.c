@@ -316,7 +316,9 @@ int infer_forward(struct infer *f, const struct infer_row *rows, size_t n, float
             runs[i].st->broken = r != 0;
             runs[i].st->pos += r ? 0 : runs[i].n;
         }
-        logits += (size_t)wanted * f->c->vocab;
+        if (wanted) { /* else it may be NULL */
+            logits += (size_t)wanted * f->c->vocab;
+        }
     }
     free(runs);
     free(own);
