@@ -65,7 +65,7 @@ struct web_req {
 
 /* web_answer.c. The client is gone: tell whoever works for it, once. Without locks. */
 void web_lose(struct web_req *r);
-/* With r->mu, on the library's thread: the answer is known, hand it over. */
+/* Once, on the library's thread, without locks: the answer is known, hand it over. */
 enum MHD_Result web_queue(struct web_req *r);
 
 #endif
