@@ -342,7 +342,7 @@ int web_open(const struct web_opts *o, struct web **out, struct err *e)
         MHD_OPTION_NOTIFY_COMPLETED, on_completed, h, MHD_OPTION_CONNECTION_LIMIT,
         o->connections ? o->connections : WEB_CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT,
         WEB_IDLE_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT, WEB_HEADER_MAX + 2 * WEB_BLOCK,
-        MHD_OPTION_LISTENING_ADDRESS_REUSE, 1u, MHD_OPTION_END);
+        MHD_OPTION_END);
     if (!h->d) {
         r = err_sys(e, errno ? errno : EADDRINUSE, "the API cannot listen on %s port %d", o->host,
                     o->port);
