@@ -189,7 +189,8 @@ static void round_of(enum evil_vice vice, int arg, bool with_origin)
 static void all(bool with_origin)
 {
     for (enum evil_vice v = EVIL_HONEST; v < EVIL_COUNT; v++) {
-        if (v != EVIL_CLOSE &&
+        /* nobody asks for small files here */
+        if (v != EVIL_CLOSE && v != EVIL_FILES &&
             (!getenv("EVIL_ONLY") || !strcmp(getenv("EVIL_ONLY"), evil_word(v)))) {
             round_of(v, 0, with_origin);
         }
