@@ -229,6 +229,14 @@ static void on_prefill(void *ctx, size_t done, size_t total, size_t reused)
     }
 }
 
+static void on_step(void *ctx, uint32_t layer, uint32_t n_layers)
+{
+    struct choice *c = ctx;
+    if (c->index == 0) {
+        tell(c->g, (struct gen_event){.type = GEN_STEP, .done = layer, .total = n_layers});
+    }
+}
+
 static int on_token(void *ctx, const struct engine_token *t)
 {
     struct choice *c = ctx;
@@ -377,7 +385,7 @@ static int submit(struct gen *g, size_t i, size_t *waiting, struct err *e)
         .script = g->env.script,
         .n_script = g->env.n_script,
         .client = web_client(g->req),
-        .hooks = {c, on_waits, on_prefill, on_token, on_end},
+        .hooks = {c, on_waits, on_step, on_prefill, on_token, on_end},
     };
     a.sampling.base.seed += i;
     if (g->a.timeout_s > 0) {

@@ -18,6 +18,7 @@
 enum gen_event_type {
     GEN_WAIT,    /* before: requests before it in the queue */
     GEN_PREFILL, /* done, total, reused: tokens of the prompt; seconds: estimate of what is left */
+    GEN_STEP,    /* done, total: layers of the step under way */
     GEN_REASONING, /* text */
     GEN_TEXT,      /* text (content; all text of a raw completion), logprobs of its tokens */
     GEN_CALL,      /* a whole tool call: call (index from 0), id, name, text: arguments as JSON */

@@ -172,6 +172,8 @@ void oai_sse_waiting(struct web_req *r, const struct gen_event *ev)
 {
     if (ev->type == GEN_WAIT) {
         oai_sse_comment(r, "queue: %zu before this request", ev->before);
+    } else if (ev->type == GEN_STEP) {
+        oai_sse_comment(r, "working: layer %zu of %zu", ev->done, ev->total);
     } else if (ev->type == GEN_PREFILL && ev->seconds > 0) {
         oai_sse_comment(r, "prefill: %zu of %zu tokens, %zu of them kept, about %.0f s left",
                         ev->done, ev->total, ev->reused, ev->seconds);

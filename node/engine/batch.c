@@ -11,12 +11,40 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- during a step: leaving it ---- */
+/* ---- during a step: leaving it, signs of life ---- */
+
+static bool due(const struct engine *g, struct engine_job *j, uint64_t now)
+{
+    if (now - j->said_at < g->o.say_ms * 1000000ull) {
+        return false;
+    }
+    j->said_at = now;
+    return true;
+}
+
+/* Those who wait hear that work goes on. */
+static void say_waiting(struct engine *g, uint64_t now)
+{
+    struct engine_job *list[16];
+    size_t before[16], n = 0;
+    pthread_mutex_lock(&g->mu);
+    for (struct engine_job *j = g->queue; j && n < 16; j = j->next) {
+        if (j->a.hooks.waits && j->said_before != SIZE_MAX && due(g, j, now)) {
+            before[n] = j->said_before;
+            list[n++] = j;
+            atomic_fetch_add(&j->refs, 1);
+        }
+    }
+    pthread_mutex_unlock(&g->mu);
+    for (size_t i = 0; i < n; i++) { /* only this thread ends jobs: they are still there */
+        list[i]->a.hooks.waits(list[i]->a.hooks.ctx, before[i]);
+        engine_release(list[i]);
+    }
+}
 
 int engine_progress(void *tap, const struct infer_progress *p)
 {
     struct engine *g = ((struct engine_tap *)tap)->engine;
-    (void)p;
     if (!g) {
         return 0;
     }
@@ -31,8 +59,11 @@ int engine_progress(void *tap, const struct infer_progress *p)
         j->timed_out = j->a.deadline_ns && now >= j->a.deadline_ns;
         if (stop || j->timed_out || atomic_load(&j->cancelled)) {
             infer_drop(j->st);
+        } else if (j->a.hooks.step && due(g, j, now)) {
+            j->a.hooks.step(j->a.hooks.ctx, p->layer, p->n_layers);
         }
     }
+    say_waiting(g, now);
     return 0;
 }
 
@@ -85,6 +116,7 @@ static int begin(struct engine *g, struct engine_job *j, struct err *e)
         r = infer_state_new(g->o.f, &j->st, e);
     }
     j->fed = j->reused;
+    j->kept_at = j->said_at = clock_ns();
     while (j->next_bound < a->n_bounds && a->bounds[j->next_bound] <= j->fed) {
         j->next_bound++;
     }
@@ -228,7 +260,14 @@ static void took_rows(struct engine *g, struct engine_job *j)
         j->next_bound++;
         if (!j->a.no_keep) {
             keep_put(g->keep, j->ids, j->fed, j->st);
+            j->kept_at = clock_ns();
         }
+    }
+    if (prompt && j->fed < j->a.n_prompt && !j->a.no_keep &&
+        clock_ns() - j->kept_at >= g->o.keep_ms * 1000000ull) {
+        /* a copy costs a fraction of a second, and the next one makes this one superfluous */
+        keep_put(g->keep, j->ids, j->fed, j->st);
+        j->kept_at = clock_ns();
     }
     if (prompt && j->a.hooks.prefill) {
         j->a.hooks.prefill(j->a.hooks.ctx, j->fed, j->a.n_prompt, j->reused);

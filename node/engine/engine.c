@@ -369,6 +369,7 @@ static void tell_waiting(struct engine *g)
             }
             if (before_it != j->said_before && j->a.hooks.waits) {
                 j->said_before = before_it;
+                j->said_at = clock_ns();
                 atomic_fetch_add(&j->refs, 1);
                 pthread_mutex_unlock(&g->mu);
                 j->a.hooks.waits(j->a.hooks.ctx, before_it);
@@ -524,6 +525,8 @@ int engine_open(const struct engine_opts *o, struct engine **out, struct err *e)
     g->o.batch = g->o.batch > ENGINE_BATCH_MAX ? ENGINE_BATCH_MAX : g->o.batch;
     g->o.queue = o->queue ? o->queue : ENGINE_QUEUE_DEFAULT;
     g->o.chunk = o->chunk ? o->chunk : 64;
+    g->o.say_ms = o->say_ms ? o->say_ms : ENGINE_SAY_MS;
+    g->o.keep_ms = o->keep_ms ? o->keep_ms : ENGINE_KEEP_MS;
     g->o.chunk = g->o.chunk < g->o.batch ? g->o.batch : g->o.chunk;
     g->vocab = infer_config(o->f)->vocab;
     g->positions = infer_config(o->f)->max_positions;

@@ -21,6 +21,8 @@
 #define ENGINE_BATCH_DEFAULT 8  /* requests that run at once */
 #define ENGINE_BATCH_MAX 64
 #define ENGINE_STOPS_MAX 16
+#define ENGINE_SAY_MS 3000   /* between two signs of life while work advances */
+#define ENGINE_KEEP_MS 30000 /* of prefill that a request which is cut off may lose */
 
 struct engine;     /* opaque */
 struct engine_job; /* opaque: one request */
@@ -42,7 +44,10 @@ struct engine_opts {
                               one always runs; 0: no limit */
     uint64_t keep_ram;     /* bytes of kept states in RAM; 0: none is kept */
     uint64_t keep_disk;    /* bytes of kept states on disk; 0: none */
-    const char *keep_dir;  /* their folder (0700, files 0600); NULL: none on disk */
+    uint32_t say_ms;       /* 0: ENGINE_SAY_MS */
+    uint32_t keep_ms; /* 0: ENGINE_KEEP_MS. The state of a long prefill is kept that often, so that
+                         a request that comes again goes on from there */
+    const char *keep_dir; /* their folder (0700, files 0600); NULL: none on disk */
     /* Work on a step begins (true) or ended. May be NULL. */
     void (*busy)(void *ctx, bool on);
     /* One line for people. May be NULL. */
@@ -98,8 +103,12 @@ struct engine_end {
 
 struct engine_hooks {
     void *ctx;
-    /* How many requests are before it; when it changes. May be NULL. */
+    /* How many requests are before it; when it changes, and each ENGINE_SAY_MS while work on those
+     * advances. May be NULL. */
     void (*waits)(void *ctx, size_t before);
+    /* The step that this request takes part in is at this layer: each ENGINE_SAY_MS while it
+     * advances (at K3's size a step takes many seconds). May be NULL. */
+    void (*step)(void *ctx, uint32_t layer, uint32_t n_layers);
     /* Prompt tokens done of all, `reused` of them from a kept state. May be NULL. */
     void (*prefill)(void *ctx, size_t done, size_t total, size_t reused);
     /* A token was chosen. Nonzero ends the request (ENGINE_HOOK). May be NULL. */

@@ -32,6 +32,8 @@ struct engine_job {
     uint64_t submitted, admitted, first_token; /* clock_ns */
     uint64_t turn;                             /* number of its admission */
     size_t said_before;                        /* last told by `waits` */
+    uint64_t said_at;                          /* when `waits` or `step` was last called */
+    uint64_t kept_at;                          /* when its prefill was last kept, or began */
 
     /* of the engine's thread */
     struct infer_state *st;

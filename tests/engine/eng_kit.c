@@ -65,6 +65,15 @@ static void on_prefill(void *ctx, size_t done, size_t total, size_t reused)
     pthread_mutex_unlock(&j->mu);
 }
 
+static void on_step(void *ctx, uint32_t layer, uint32_t n_layers)
+{
+    struct eng_job *j = ctx;
+    assert_true(layer < n_layers);
+    pthread_mutex_lock(&j->mu);
+    j->step_calls++;
+    pthread_mutex_unlock(&j->mu);
+}
+
 static int on_token(void *ctx, const struct engine_token *t)
 {
     struct eng_job *j = ctx;
@@ -108,7 +117,7 @@ void eng_job(struct eng_job *j, uint32_t seed, size_t n, uint32_t max_new, uint3
     j->ask.n_prompt = n;
     j->ask.max_new = max_new;
     j->ask.sampling.base.top_p = 1;
-    j->ask.hooks = (struct engine_hooks){j, on_waits, on_prefill, on_token, on_end};
+    j->ask.hooks = (struct engine_hooks){j, on_waits, on_step, on_prefill, on_token, on_end};
 }
 
 int eng_submit(struct eng *x, struct eng_job *j)
@@ -121,14 +130,14 @@ int eng_submit(struct eng *x, struct eng_job *j)
     return r;
 }
 
-static void wait_for(struct eng_job *j, size_t tokens)
+static void wait_for(struct eng_job *j, size_t tokens, size_t prefill)
 {
     struct timespec t;
     clock_gettime(CLOCK_REALTIME, &t);
     t.tv_sec += 1500; /* beyond any patience of ctest: a busy machine is no failure */
     pthread_mutex_lock(&j->mu);
     int r = 0;
-    while (!j->over && j->n < tokens && !r) {
+    while (!j->over && j->n < tokens && j->prefill_done < prefill && !r) {
         r = pthread_cond_timedwait(&j->cond, &j->mu, &t);
     }
     pthread_mutex_unlock(&j->mu);
@@ -139,12 +148,17 @@ static void wait_for(struct eng_job *j, size_t tokens)
 
 void eng_wait(struct eng_job *j)
 {
-    wait_for(j, SIZE_MAX);
+    wait_for(j, SIZE_MAX, SIZE_MAX);
 }
 
 void eng_wait_tokens(struct eng_job *j, size_t n)
 {
-    wait_for(j, n);
+    wait_for(j, n, SIZE_MAX);
+}
+
+void eng_wait_prefill(struct eng_job *j, size_t n)
+{
+    wait_for(j, SIZE_MAX, n);
 }
 
 void eng_free(struct eng_job *j)

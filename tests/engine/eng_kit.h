@@ -25,7 +25,7 @@ struct eng_job {
     pthread_cond_t cond;
     uint32_t ids[600];
     float logprob[600];
-    size_t n, prefill_calls, prefill_done, waits_calls, before;
+    size_t n, prefill_calls, prefill_done, waits_calls, step_calls, before;
     bool over;
     struct engine_end end;
     unsigned order;    /* of the ends, from 1 */
@@ -40,6 +40,7 @@ void eng_job(struct eng_job *j, uint32_t seed, size_t n, uint32_t max_new, uint3
 int eng_submit(struct eng *x, struct eng_job *j);
 void eng_wait(struct eng_job *j); /* until it is over */
 void eng_wait_tokens(struct eng_job *j, size_t n);
+void eng_wait_prefill(struct eng_job *j, size_t n); /* until so many tokens were read */
 void eng_free(struct eng_job *j);
 void eng_receipt(const struct eng_job *j, char out[2 * SHA256_SIZE + 1]);
 /* What the request would get alone from node/infer, without the engine. */

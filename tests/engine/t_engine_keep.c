@@ -131,6 +131,36 @@ static void test_chat(void **state)
     free(j);
 }
 
+/* A long prompt is given up half way; when it comes again it goes on from what was kept. */
+static void test_cut_off(void **state)
+{
+    (void)state;
+    struct eng x;
+    struct engine_opts o = {.keep_ram = 64 << 20, .chunk = 8, .keep_ms = 1, .say_ms = 1};
+    struct eng_job *j = calloc(2, sizeof *j);
+    assert_non_null(j);
+    char want[HEX];
+    eng_open(&x, tiny, &o);
+    uint32_t V = infer_config(x.rig.f)->vocab;
+    for (int i = 0; i < 2; i++) {
+        eng_job(&j[i], 7, 500, 4, V);
+    }
+    eng_alone(&x, &j[0], want);
+    assert_int_equal(eng_submit(&x, &j[0]), 0);
+    eng_wait_prefill(&j[0], 150);
+    engine_cancel(j[0].job);
+    eng_wait(&j[0]);
+    assert_int_equal(j[0].end.err.code, ERR_CANCELLED);
+    assert_true(j[0].step_calls > 0);
+    size_t reused = turn(&x, &j[1], want);
+    assert_in_range(reused, 16, 499);
+    assert_int_equal(reused % 8, 0);
+    eng_close(&x);
+    eng_free(&j[0]);
+    eng_free(&j[1]);
+    free(j);
+}
+
 /* Every kept file damaged: each costs one attempt, is put aside, and the answer is right. */
 static void test_damage(void **state)
 {
@@ -223,6 +253,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_chat, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_cut_off, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_damage, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_budget, set_up, tear_down),
     };
