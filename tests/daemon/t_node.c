@@ -123,7 +123,7 @@ static void test_from_a_peer(void **state)
     assert_int_equal(kit_status(&b, first ? "peers.0.gave.bytes" : "peers.1.gave.bytes"), all);
     assert_int_equal(kit_status(&b, first ? "peers.0.gave.objects" : "peers.1.gave.objects"), n);
     assert_int_equal(kit_status(&b, first ? "peers.0.objects" : "peers.1.objects"), n);
-    assert_int_equal(kit_status(&b, first ? "peers.1.gave.bytes" : "peers.0.gave.bytes"), -1);
+    assert_true(kit_status(&b, first ? "peers.1.gave.bytes" : "peers.0.gave.bytes") < 0);
     assert_true(kit_status(&a, "serve.bytes") >= (double)all);
     /* coverage */
     until(kit_status(&b, "coverage.own.objects") == n);
