@@ -42,9 +42,9 @@ struct grammar_run {
     uint32_t n_state;
     uint32_t state_hash[2 * GRAMMAR_STATES_MAX];
     uint32_t now;
-    uint64_t *set, *todo, *seen; /* scratch of closure; seen: todo as a table */
+    uint64_t *set, *list, *seen; /* scratch of closure; seen: the list as a table */
     uint32_t seen_mask;
-    uint32_t n_set, n_todo, cap_set, cap_todo;
+    uint32_t n_set, n_list, cap_set, cap_list;
     uint32_t *masks[MASKS];
     uint32_t mask_of[MASKS], mask_next;
     uint32_t depth_state[TOK_MAX_TOKEN + 1]; /* scratch of a mask */
@@ -172,12 +172,12 @@ static int seen_grow(struct grammar_run *r)
         return no_memory(r);
     }
     memset(t, 0xff, size * sizeof *t);
-    for (uint32_t i = 0; i < r->n_todo; i++) {
-        uint32_t at = mix(r->todo[i]) & (size - 1);
+    for (uint32_t i = 0; i < r->n_list; i++) {
+        uint32_t at = mix(r->list[i]) & (size - 1);
         while (t[at] != UINT64_MAX) {
             at = (at + 1) & (size - 1);
         }
-        t[at] = r->todo[i];
+        t[at] = r->list[i];
     }
     free(r->seen);
     r->seen = t;
@@ -185,7 +185,7 @@ static int seen_grow(struct grammar_run *r)
     return 0;
 }
 
-/* Add to todo what is not in it: so loops of empty moves end. */
+/* Add to the list what is not in it: so loops of empty moves end. */
 static int visit(struct grammar_run *r, uint32_t node, uint32_t frame)
 {
     uint64_t c = (uint64_t)node << 32 | frame;
@@ -196,28 +196,29 @@ static int visit(struct grammar_run *r, uint32_t node, uint32_t frame)
         }
     }
     r->seen[at] = c;
-    int rc = push(r, &r->todo, &r->n_todo, &r->cap_todo, c);
-    return !rc && r->n_todo * 2 > r->seen_mask ? seen_grow(r) : rc;
+    int rc = push(r, &r->list, &r->n_list, &r->cap_list, c);
+    return !rc && r->n_list * 2 > r->seen_mask ? seen_grow(r) : rc;
 }
 
 static void begin_closure(struct grammar_run *r)
 {
-    for (uint32_t i = 0; i < r->n_todo; i++) {
-        uint32_t at = mix(r->todo[i]) & r->seen_mask;
+    for (uint32_t i = 0; i < r->n_list; i++) {
+        uint32_t at = mix(r->list[i]) & r->seen_mask;
         while (r->seen[at] != UINT64_MAX) { /* what came behind it in its chain goes, too */
             r->seen[at] = UINT64_MAX;
             at = (at + 1) & r->seen_mask;
         }
     }
-    r->n_todo = r->n_set = 0;
+    r->n_list = r->n_set = 0;
 }
 
-/* Expand the configurations in todo to those that take something, into set (sorted, once each). */
+/* Expand the configurations in the list to those that take something, into set (sorted, once each).
+ */
 static int closure(struct grammar_run *r)
 {
     const struct grammar *g = r->g;
-    for (uint32_t done = 0; done < r->n_todo; done++) {
-        uint64_t c = r->todo[done];
+    for (uint32_t done = 0; done < r->n_list; done++) {
+        uint64_t c = r->list[done];
         uint32_t node = (uint32_t)(c >> 32), frame = (uint32_t)c;
         const struct gram_node *x = &g->node[node];
         int rc = 0;
@@ -401,7 +402,7 @@ void grammar_run_close(struct grammar_run *r)
         free(r->frame);
         free(r->frame_hash);
         free(r->set);
-        free(r->todo);
+        free(r->list);
         free(r->seen);
         for (int i = 0; i < MASKS; i++) {
             free(r->masks[i]);

@@ -271,14 +271,14 @@ uint32_t gram_points(struct gram_builder *b, uint32_t lo, uint32_t hi, uint32_t 
 /* ---- checks ---- */
 
 /* The rules that rule r calls before it takes a byte: appended to edge[*n..], at most cap. */
-static bool first_calls(const struct grammar *g, uint32_t r, uint32_t *stamp, uint32_t *todo,
+static bool first_calls(const struct grammar *g, uint32_t r, uint32_t *stamp, uint32_t *stack,
                         uint32_t *edge, size_t *n, size_t cap)
 {
     uint32_t top = 0;
-    todo[top++] = g->rule[r];
+    stack[top++] = g->rule[r];
     stamp[g->rule[r]] = r + 1;
     while (top) {
-        const struct gram_node *x = &g->node[todo[--top]];
+        const struct gram_node *x = &g->node[stack[--top]];
         uint32_t to[2] = {x->kind == G_EPS ? x->a : GRAM_NONE, x->kind == G_EPS ? x->b : GRAM_NONE};
         if (x->kind == G_CALL) {
             if (*n == cap) {
@@ -289,7 +289,7 @@ static bool first_calls(const struct grammar *g, uint32_t r, uint32_t *stamp, ui
         for (int k = 0; k < 2; k++) {
             if (to[k] != GRAM_NONE && stamp[to[k]] != r + 1) {
                 stamp[to[k]] = r + 1;
-                todo[top++] = to[k];
+                stack[top++] = to[k];
             }
         }
     }
@@ -304,14 +304,14 @@ static int begins_with_itself(const struct grammar *g, bool *cycle)
     uint32_t *from = calloc((size_t)g->n_rule + 1, sizeof *from);
     uint32_t *edge = malloc((cap ? cap : 1) * sizeof *edge);
     uint32_t *stamp = calloc(g->n_node ? g->n_node : 1, sizeof *stamp);
-    uint32_t *todo = malloc(((size_t)g->n_node + g->n_rule + 1) * sizeof *todo);
+    uint32_t *stack = malloc(((size_t)g->n_node + g->n_rule + 1) * sizeof *stack);
     uint32_t *at = malloc(((size_t)g->n_rule + 1) * sizeof *at);
     uint8_t *colour = calloc(g->n_rule ? g->n_rule : 1, 1); /* 1: on the way, 2: fine */
-    int r = from && edge && stamp && todo && at && colour ? 0 : ERR_NOMEM;
+    int r = from && edge && stamp && stack && at && colour ? 0 : ERR_NOMEM;
     *cycle = false;
     for (uint32_t i = 0; !r && i < g->n_rule; i++) {
         from[i] = (uint32_t)n;
-        if (g->rule[i] != GRAM_NONE && !first_calls(g, i, stamp, todo, edge, &n, cap)) {
+        if (g->rule[i] != GRAM_NONE && !first_calls(g, i, stamp, stack, edge, &n, cap)) {
             r = ERR_LIMIT;
         }
         from[i + 1] = (uint32_t)n;
@@ -323,9 +323,9 @@ static int begins_with_itself(const struct grammar *g, bool *cycle)
         }
         colour[i] = 1;
         at[i] = from[i];
-        todo[top++] = i;
+        stack[top++] = i;
         while (top && !*cycle) {
-            uint32_t x = todo[top - 1];
+            uint32_t x = stack[top - 1];
             if (at[x] == from[x + 1]) {
                 colour[x] = 2;
                 top--;
@@ -336,14 +336,14 @@ static int begins_with_itself(const struct grammar *g, bool *cycle)
             if (colour[y] == 0) {
                 colour[y] = 1;
                 at[y] = from[y];
-                todo[top++] = y;
+                stack[top++] = y;
             }
         }
     }
     free(from);
     free(edge);
     free(stamp);
-    free(todo);
+    free(stack);
     free(at);
     free(colour);
     return r;
