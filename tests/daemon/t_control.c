@@ -288,7 +288,7 @@ static void test_garbage(void **state)
     end(&s);
 }
 
-/* {"op":"echo","seq":1,"text":"xxx..."}, n bytes without the line end. */
+/* {"op":"echo","seq":1,"text":"xx..."}, n bytes without the line end. */
 static char *line_of(size_t n)
 {
     static const char head[] = "{\"op\":\"echo\",\"seq\":1,\"text\":\"";
