@@ -150,6 +150,9 @@ static void coverage(json_t *root, struct store *st, const struct own *own, bool
         have = own->experts;
         of = all;
     }
+    if (have < own->experts) { /* its count is up to two seconds old, ours is of now */
+        have = own->experts;
+    }
     snprintf(words, sizeof words, "%s %.1f %%; %s expert%s on no disk",
              others ? "your Macs hold" : "this Mac holds", percent(have, of),
              grouped(of - have, count), of - have == 1 ? " is" : "s are");
