@@ -72,11 +72,18 @@ int states_lock(const char *folder, int *fd, struct err *e)
                 : 0;
 }
 
-/* 32 hex digits and ".state", or with ids ".ids" too. */
-static bool is_ours(const char *name, bool ids)
+/* 32 hex digits and ".state"; with `all` what else holds something of a prompt: ".ids", what a
+ * process that died left half written, and the last one that was put aside. */
+static bool is_ours(const char *name, bool all)
 {
     size_t n = strspn(name, "0123456789abcdef");
-    return n == 32 && (!strcmp(name + n, ".state") || (ids && !strcmp(name + n, ".ids")));
+    const char *rest = name + n;
+    if (n == 32 && !strcmp(rest, ".state")) {
+        return true;
+    }
+    return all && ((n == 32 && (!strcmp(rest, ".ids") || !strncmp(rest, ".ids.tmp", 8) ||
+                                !strncmp(rest, ".state.tmp", 10))) ||
+                   !strcmp(name, "bad.state"));
 }
 
 /* Count the states of a folder; with `remove`, unlink them. */

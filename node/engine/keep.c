@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * keep.c: see keep.h. On disk an entry is two files: <name>.ids (what the prefix is; its last 32
- * bytes are a SHA-256 of all before) and <name>.state (node/infer's own form, with its own
- * checksum). The .ids file is written last and removed first, so an entry is there exactly when it
- * is whole. <name> is the beginning of the SHA-256 of the ids. Prefixes are prompts: 0600. */
+ * keep.c: see keep.h. On disk an entry is two files: <name>.state (node/infer's own form; its last
+ * 32 bytes are a checksum) and <name>.ids: a line, that checksum, the ids, SHA-256 of all before.
+ * So a state belongs to one list of ids, and no other is taken for it. The .ids file is written
+ * last and removed first, so an entry is there exactly when it is whole. <name> is the beginning of
+ * the SHA-256 of the ids. Prefixes are prompts: 0600. Nothing but plain files is ever opened. */
 #include "node/engine/keep.h"
 
 #include "proto/base/buf.h"
@@ -10,6 +11,7 @@
 #include "proto/base/sha256.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +20,7 @@
 #include <unistd.h>
 
 #define NAME 33
-#define IDS_MAGIC "shoal ids 1\n"
+#define IDS_MAGIC "shoal ids 2\n"
 #define IDS_MAX ((size_t)64 << 20)
 #define PATH_ROOM 4400
 
@@ -29,6 +31,7 @@ struct entry {
     char name[NAME];
     struct infer_state *st; /* NULL: on disk only */
     bool on_disk;
+    uint8_t sum[SHA256_SIZE]; /* on disk: the checksum of its .state file */
     uint64_t bytes;
     uint32_t hits;
 };
@@ -158,6 +161,22 @@ static void drop_if_nowhere(struct keep *k, struct entry *x)
 
 /* ---- disk ---- */
 
+/* The checksum at the end of a state file. */
+static int read_sum(const char *path, uint8_t sum[SHA256_SIZE], struct err *e)
+{
+    struct stat sb;
+    if (lstat(path, &sb) != 0 || !S_ISREG(sb.st_mode) || sb.st_size < SHA256_SIZE) {
+        return err_set(e, ERR_FORMAT, "%s is no state file", path);
+    }
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0) {
+        return err_set(e, ERR_IO, "%s cannot be opened", path);
+    }
+    int r = file_pread(fd, path, sum, SHA256_SIZE, (uint64_t)sb.st_size - SHA256_SIZE, e);
+    close(fd);
+    return r;
+}
+
 static int write_ids(struct keep *k, const struct entry *x, struct err *e)
 {
     struct buf b;
@@ -165,6 +184,7 @@ static int write_ids(struct keep *k, const struct entry *x, struct err *e)
     char path[PATH_ROOM];
     buf_init(&b, IDS_MAX);
     int r = buf_adds(&b, IDS_MAGIC);
+    r = r ? r : buf_add(&b, x->sum, sizeof x->sum);
     for (size_t i = 0; i < x->n && !r; i++) {
         uint8_t v[4] = {(uint8_t)x->ids[i], (uint8_t)(x->ids[i] >> 8), (uint8_t)(x->ids[i] >> 16),
                         (uint8_t)(x->ids[i] >> 24)};
@@ -180,6 +200,15 @@ static int write_ids(struct keep *k, const struct entry *x, struct err *e)
     return r;
 }
 
+static size_t on_disk(const struct keep *k)
+{
+    size_t n = 0;
+    for (const struct entry *x = k->list; x; x = x->next) {
+        n += x->on_disk;
+    }
+    return n;
+}
+
 static bool write_entry(struct keep *k, struct entry *x)
 {
     struct err e = {0};
@@ -187,7 +216,7 @@ static bool write_entry(struct keep *k, struct entry *x)
     if (!k->dir || x->on_disk || !x->st || x->bytes > k->o.disk) {
         return false;
     }
-    while (k->disk + x->bytes > k->o.disk) {
+    while (k->disk + x->bytes > k->o.disk || on_disk(k) >= KEEP_FILES_MAX) {
         struct entry *v = victim(k, false);
         if (!v) {
             return false;
@@ -197,6 +226,7 @@ static bool write_entry(struct keep *k, struct entry *x)
     }
     path_of(k, x, "state", path);
     int r = infer_state_save(x->st, path, &e);
+    r = r ? r : read_sum(path, x->sum, &e);
     r = r ? r : write_ids(k, x, &e);
     if (r) {
         unlink(path);
@@ -217,11 +247,11 @@ static int read_ids(const char *path, struct entry *x)
     struct buf b;
     struct err e;
     uint8_t d[SHA256_SIZE];
-    size_t head = strlen(IDS_MAGIC);
+    size_t line = strlen(IDS_MAGIC), head = line + sizeof x->sum;
     buf_init(&b, IDS_MAX);
     int r = file_read_all(path, &b, &e);
     if (!r && (b.n < head + sizeof d + 4 || (b.n - head - sizeof d) % 4 ||
-               memcmp(b.p, IDS_MAGIC, head) != 0)) {
+               memcmp(b.p, IDS_MAGIC, line) != 0)) {
         r = ERR_FORMAT;
     }
     if (!r) {
@@ -229,6 +259,7 @@ static int read_ids(const char *path, struct entry *x)
         r = memcmp(d, b.p + b.n - sizeof d, sizeof d) ? ERR_DIGEST : 0;
     }
     if (!r) {
+        memcpy(x->sum, b.p + line, sizeof x->sum);
         x->n = (b.n - head - sizeof d) / 4;
         x->ids = malloc(x->n * sizeof *x->ids);
         r = x->ids ? 0 : ERR_NOMEM;
@@ -241,12 +272,29 @@ static int read_ids(const char *path, struct entry *x)
     return r;
 }
 
+/* What a process that died left of a file it was writing: NAME.state.tmpPID, NAME.ids.tmpPID. */
+static bool unfinished(const char *file)
+{
+    const char *rest = file + strspn(file, "0123456789abcdef");
+    return rest == file + NAME - 1 &&
+           (!strncmp(rest, ".state.tmp", 10) || !strncmp(rest, ".ids.tmp", 8));
+}
+
+static bool plain_file(const char *path, struct stat *sb)
+{
+    return lstat(path, sb) == 0 && S_ISREG(sb->st_mode);
+}
+
 /* One file of the folder: an entry is taken up, anything else of ours is removed. */
 static void take_up(struct keep *k, const char *file, size_t *count)
 {
     char path[PATH_ROOM], state[PATH_ROOM];
     size_t n = strlen(file);
     snprintf(path, sizeof path, "%s/%s", k->dir, file);
+    if (unfinished(file)) {
+        unlink(path);
+        return;
+    }
     if (n == NAME - 1 + 6 && !strcmp(file + NAME - 1, ".state")) {
         snprintf(state, sizeof state, "%s/%.*s.ids", k->dir, NAME - 1, file);
         if (access(state, F_OK) != 0) {
@@ -254,7 +302,7 @@ static void take_up(struct keep *k, const char *file, size_t *count)
         }
         return;
     }
-    if (n != NAME - 1 + 4 || strcmp(file + NAME - 1, ".ids") != 0 || *count >= KEEP_FILES_MAX) {
+    if (n != NAME - 1 + 4 || strcmp(file + NAME - 1, ".ids") != 0) {
         return;
     }
     struct entry *x = calloc(1, sizeof *x);
@@ -265,12 +313,14 @@ static void take_up(struct keep *k, const char *file, size_t *count)
     }
     snprintf(x->name, sizeof x->name, "%.*s", NAME - 1, file);
     path_of(k, x, "state", state);
-    int r = read_ids(path, x);
+    int r = *count >= KEEP_FILES_MAX ? ERR_LIMIT
+            : plain_file(path, &sb)  ? read_ids(path, x)
+                                     : ERR_FORMAT;
     if (!r) {
         name_of(x->ids, x->n, name);
         r = strcmp(name, x->name) ? ERR_DIGEST : 0;
     }
-    if (r || stat(state, &sb) != 0) {
+    if (r || !plain_file(state, &sb)) {
         unlink(path);
         unlink(state);
         free(x->ids);
@@ -413,8 +463,13 @@ static struct infer_state *copy_of(struct keep *k, struct entry *x, bool *failed
         return st;
     }
     char path[PATH_ROOM];
+    uint8_t sum[SHA256_SIZE];
     path_of(k, x, "state", path);
-    int r = infer_state_load(k->o.f, path, &st, &e);
+    int r = read_sum(path, sum, &e);
+    if (!r && memcmp(sum, x->sum, sizeof sum) != 0) {
+        r = err_set(&e, ERR_DIGEST, "%s is not the state of its list of ids", path);
+    }
+    r = r ? r : infer_state_load(k->o.f, path, &st, &e);
     if (!r && infer_state_pos(st) != x->n) {
         r = err_set(&e, ERR_FORMAT, "%s holds another position than its list of ids", path);
         infer_state_free(st);
@@ -509,7 +564,7 @@ bool keep_write_one(struct keep *k)
 {
     for (struct entry *x = k->list; x && !k->trouble; x = x->next) {
         if (x->st && !x->on_disk && !superfluous(k, x) && k->disk + x->bytes <= k->o.disk &&
-            write_entry(k, x)) {
+            on_disk(k) < KEEP_FILES_MAX && write_entry(k, x)) {
             return true;
         }
     }

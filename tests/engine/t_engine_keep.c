@@ -209,6 +209,102 @@ static void test_damage(void **state)
     free(j);
 }
 
+/* Two states of equal length, each under the other's name: neither is taken for what it is not. */
+static void test_swapped(void **state)
+{
+    (void)state;
+    struct eng x;
+    struct engine_opts o = {.keep_ram = 64 << 20, .keep_disk = 64 << 20, .keep_dir = dir};
+    struct eng_job *j = calloc(4, sizeof *j);
+    assert_non_null(j);
+    char want[2][HEX], names[2][300], from[400], to[400];
+    uint32_t bound = 33;
+    size_t n = 0;
+    eng_open(&x, tiny, &o);
+    uint32_t V = infer_config(x.rig.f)->vocab;
+    for (int i = 0; i < 4; i++) {
+        eng_job(&j[i], 7 + (uint32_t)i % 2, 40, 6, V);
+        j[i].ask.bounds = &bound;
+        j[i].ask.n_bounds = 1;
+    }
+    for (int i = 0; i < 2; i++) {
+        eng_alone(&x, &j[i], want[i]);
+        assert_int_equal(turn(&x, &j[i], want[i]), 0);
+    }
+    eng_close(&x);
+    DIR *d = opendir(dir);
+    for (struct dirent *f; (f = readdir(d));) {
+        if (strstr(f->d_name, ".state")) {
+            assert_true(n < 2);
+            snprintf(names[n++], sizeof names[0], "%s", f->d_name);
+        }
+    }
+    closedir(d);
+    assert_int_equal(n, 2);
+    snprintf(from, sizeof from, "%s/%s", dir, names[0]);
+    snprintf(to, sizeof to, "%s/other", dir);
+    assert_int_equal(rename(from, to), 0);
+    snprintf(to, sizeof to, "%s/%s", dir, names[1]);
+    assert_int_equal(rename(to, from), 0);
+    snprintf(from, sizeof from, "%s/other", dir);
+    assert_int_equal(rename(from, to), 0);
+    eng_open(&x, tiny, &o);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(turn(&x, &j[2 + i], want[i]), 0);
+    }
+    eng_close(&x);
+    for (int i = 0; i < 4; i++) {
+        eng_free(&j[i]);
+    }
+    free(j);
+}
+
+/* FIFOs and links in place of the files, and what a process that died was writing: nothing hangs,
+ * nothing of it is used, and it is gone. */
+static void test_odd_files(void **state)
+{
+    (void)state;
+    struct eng x;
+    struct engine_opts o = {.keep_ram = 64 << 20, .keep_disk = 64 << 20, .keep_dir = dir};
+    struct eng_job *j = calloc(6, sizeof *j);
+    assert_non_null(j);
+    char want[HEX], path[400], away[400];
+    uint32_t bound = 33;
+    static const char *const suffix[] = {".state", ".ids", ".state", ".ids"};
+    for (int round = 0; round < 6; round++) {
+        eng_open(&x, tiny, &o);
+        eng_job(&j[round], 7, 40, 6, infer_config(x.rig.f)->vocab);
+        j[round].ask.bounds = &bound;
+        j[round].ask.n_bounds = 1;
+        if (round == 0) {
+            eng_alone(&x, &j[0], want);
+        }
+        DIR *d = opendir(dir); /* nothing but the entry that was whole */
+        for (struct dirent *f; (f = readdir(d));) {
+            assert_null(strstr(f->d_name, ".tmp"));
+            assert_true(f->d_name[0] == '.' || round == 5);
+        }
+        closedir(d);
+        assert_int_equal(turn(&x, &j[round], want), round < 5 ? 0 : 33);
+        eng_close(&x);
+        d = opendir(dir);
+        for (struct dirent *f; round < 4 && (f = readdir(d));) {
+            if (f->d_name[0] != '.' && strstr(f->d_name, suffix[round])) {
+                snprintf(path, sizeof path, "%s/%s", dir, f->d_name);
+                snprintf(away, sizeof away, "%s/%s.tmp123", dir, f->d_name);
+                assert_int_equal(rename(path, away), 0);
+                assert_int_equal(round < 2 ? mkfifo(path, 0600) : symlink(away, path), 0);
+                break;
+            }
+        }
+        closedir(d);
+    }
+    for (int i = 0; i < 6; i++) {
+        eng_free(&j[i]);
+    }
+    free(j);
+}
+
 /* Budgets of two states each: never more, and the newest are there. */
 static void test_budget(void **state)
 {
@@ -255,6 +351,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_chat, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_cut_off, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_damage, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_swapped, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_odd_files, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_budget, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
