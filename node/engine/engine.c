@@ -151,6 +151,19 @@ static struct engine_job *job_new(struct engine *g, const struct engine_ask *a)
     return j;
 }
 
+/* With mu. May one more of this client wait? The more of its requests wait, the more places it must
+ * leave to others: however many it sends, and however often, a client with nothing in the queue
+ * finds a place. */
+static int check_place(const struct engine *g, const struct engine_client *c, struct err *e)
+{
+    size_t own = c->jobs - 1 - c->running, left = g->o.queue - g->n_queue;
+    return own < ENGINE_SHARE * left
+               ? 0
+               : err_set(e, ERR_BUSY,
+                         "%zu requests wait already, %zu of them yours; try again later",
+                         g->n_queue, own);
+}
+
 int engine_submit(struct engine *g, const struct engine_ask *a, struct engine_job **out,
                   size_t *waiting, struct err *e)
 {
@@ -172,13 +185,15 @@ int engine_submit(struct engine *g, const struct engine_ask *a, struct engine_jo
     }
     if (g->stop) {
         r = err_set(e, ERR_CANCELLED, "the node is stopping");
-    } else if (g->n_queue >= g->o.queue) {
-        r = err_set(e, ERR_BUSY, "%zu requests wait already; try again later", g->n_queue);
     } else {
         j->client = client_of(g, a->client ? a->client : "");
-        r = j->client ? 0 : err_set(e, ERR_NOMEM, "out of memory for a request");
+        r = j->client ? check_place(g, j->client, e)
+                      : err_set(e, ERR_NOMEM, "out of memory for a request");
     }
     if (r) {
+        if (j->client) {
+            client_put(g, j->client);
+        }
         g->s.refused++;
         pthread_mutex_unlock(&g->mu);
         job_free(j);

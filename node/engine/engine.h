@@ -18,6 +18,7 @@
 #define ENGINE_BIAS_MAX 1024    /* entries of a logit bias */
 #define ENGINE_CLIENT_MAX 64    /* bytes of a client's name with its NUL */
 #define ENGINE_QUEUE_DEFAULT 64 /* requests that wait */
+#define ENGINE_SHARE 4          /* a client alone fills 4/5 of the queue, at most */
 #define ENGINE_BATCH_DEFAULT 8  /* requests that run at once */
 #define ENGINE_BATCH_MAX 64
 #define ENGINE_STOPS_MAX 16
@@ -137,8 +138,9 @@ struct engine_ask { /* all copied, except the grammar (lives until `end`) */
     struct engine_hooks hooks;
 };
 
-/* ERR_BUSY: the queue is full (its length in *waiting, which may be NULL). ERR_ARG, ERR_LIMIT: the
- * request cannot be done, with a sentence. *out is released by engine_release. */
+/* ERR_BUSY: the queue is full, or this client has its share of it: as many waiting as ENGINE_SHARE
+ * times the places left (the queue's length in *waiting, which may be NULL). ERR_ARG, ERR_LIMIT:
+ * the request cannot be done, with a sentence. *out is released by engine_release. */
 int engine_submit(struct engine *g, const struct engine_ask *a, struct engine_job **out,
                   size_t *waiting, struct err *e);
 /* It ends with ERR_CANCELLED within a layer, wherever it is; no effect after its end. */

@@ -159,6 +159,53 @@ static void test_queue(void **state)
     eng_close(&x);
 }
 
+/* A client that sends without end leaves places for one that has nothing in the queue. */
+static void test_share(void **state)
+{
+    (void)state;
+    enum { QUEUE = 30, MOST = 24, OTHERS = 6 }; /* 4/5; one from each of the others */
+    struct eng x;
+    struct engine_opts o = {.batch = 1, .queue = QUEUE};
+    struct err e = {0};
+    size_t waiting = 0;
+    eng_open(&x, tiny, &o);
+    uint32_t V = infer_config(x.rig.f)->vocab;
+    struct eng_job *j = jobs_new(QUEUE + 2), *last = &j[QUEUE + 1];
+    for (uint32_t i = 0; i < QUEUE + 2; i++) {
+        eng_job(&j[i], i, 8, 1, V);
+        j[i].ask.client = "greedy";
+    }
+    j[0].ask.max_new = 500; /* holds the only place while the others come */
+    assert_int_equal(eng_submit(&x, &j[0]), 0);
+    eng_wait_tokens(&j[0], 1);
+    for (uint32_t i = 1; i <= MOST; i++) {
+        assert_int_equal(eng_submit(&x, &j[i]), 0);
+    }
+    assert_int_equal(engine_submit(x.g, &last->ask, &last->job, &waiting, &e), ERR_BUSY);
+    assert_int_equal(waiting, MOST);
+    assert_non_null(strstr(e.msg, "24 of them yours"));
+    static const char *const names[OTHERS] = {"b", "c", "d", "e", "f", "g"};
+    for (uint32_t i = 0; i < OTHERS; i++) {
+        j[MOST + 1 + i].ask.client = names[i];
+        assert_int_equal(eng_submit(&x, &j[MOST + 1 + i]), 0);
+    }
+    last->ask.client = "h"; /* now it is full, for whom it may be */
+    assert_int_equal(engine_submit(x.g, &last->ask, &last->job, &waiting, &e), ERR_BUSY);
+    assert_int_equal(waiting, QUEUE);
+    engine_cancel(j[0].job);
+    for (uint32_t i = 0; i <= QUEUE; i++) {
+        eng_wait(&j[i]);
+    }
+    for (uint32_t i = 0; i < OTHERS; i++) { /* before the second of the greedy one */
+        assert_true(j[MOST + 1 + i].order < j[2].order);
+    }
+    for (uint32_t i = 0; i < QUEUE + 2; i++) {
+        eng_free(&j[i]);
+    }
+    free(j);
+    eng_close(&x);
+}
+
 static void test_ends(void **state)
 {
     (void)state;
@@ -225,9 +272,8 @@ static void test_ends(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_same_bits),
-        cmocka_unit_test(test_cancel),
-        cmocka_unit_test(test_queue),
+        cmocka_unit_test(test_same_bits), cmocka_unit_test(test_cancel),
+        cmocka_unit_test(test_queue),     cmocka_unit_test(test_share),
         cmocka_unit_test(test_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
