@@ -208,6 +208,19 @@ static int check_bad_chunk(const Shoal__BadChunk *b, struct err *e)
     return id_ok(b->got, false) && id_ok(b->want, false) ? 0 : bad(e, "BadChunk", "a digest");
 }
 
+static int check_take(const Shoal__LeaseTake *t, struct err *e)
+{
+    if (t->n_objects < 1 || t->n_objects > WIRE_TAKE_MAX) {
+        return bad(e, "LeaseTake", "the number of objects");
+    }
+    for (size_t i = 0; i < t->n_objects; i++) {
+        if (!object_ok(t->objects[i])) {
+            return bad(e, "LeaseTake", "an object");
+        }
+    }
+    return 0;
+}
+
 /* One part of a name after the other: none is empty, "." or "..", so that no name leaves its folder
  * whatever a node does with it. */
 static bool file_name_ok(const char *s)
@@ -317,6 +330,10 @@ int codec_check(const Shoal__Frame *f, uint32_t raw_n, struct err *e)
         return codec_text_ok(f->refuse->text, WIRE_TEXT_MAX) ? 0 : bad(e, "Refuse", "text");
     case SHOAL__FRAME__KIND_BAD_CHUNK:
         return check_bad_chunk(f->bad_chunk, e);
+    case SHOAL__FRAME__KIND_ORIGIN_STATE:
+        return f->origin_state->busy_ms <= WIRE_BUSY_MS_MAX ? 0 : bad(e, "OriginState", "busy_ms");
+    case SHOAL__FRAME__KIND_LEASE_TAKE:
+        return check_take(f->lease_take, e);
     case SHOAL__FRAME__KIND_FILE_GET:
         return check_file_get(f->file_get, e);
     case SHOAL__FRAME__KIND_FILE_DATA:

@@ -84,6 +84,8 @@ const char *codec_kind_name(Shoal__Frame__KindCase kind)
         "FileData",
         "KeyAsk",
         "KeyReply",
+        [SHOAL__FRAME__KIND_ORIGIN_STATE] = "OriginState",
+        [SHOAL__FRAME__KIND_LEASE_TAKE] = "LeaseTake",
         [SHOAL__FRAME__KIND_VERIFY] = "Verify",
         [SHOAL__FRAME__KIND_VERIFY_REPLY] = "VerifyReply",
     };
@@ -131,6 +133,7 @@ const char *codec_refuse_text(int reason)
         "the deadline cannot be met",
         "the peer has another model",
         "too many requests are open on this connection",
+        "the peer does not fetch it from the origin for others",
     };
     return pick(t, sizeof t / sizeof *t, reason, "the peer refused without a known reason");
 }

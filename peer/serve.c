@@ -36,7 +36,7 @@ int serve_refuse(struct tls_conn *c, uint64_t id, int reason, uint32_t retry_ms,
 void serve_refuse_get(struct serve_peer *p, uint64_t id, int reason, uint32_t retry_ms,
                       unsigned prio, bool late)
 {
-    p->s->st.refused[(unsigned)reason < 10 ? reason : 0]++;
+    p->s->st.refused[(unsigned)reason < SERVE_REASONS ? reason : 0]++;
     serve_refuse(p->c, id, reason, retry_ms, late ? serve_tls_prio(prio) : TLS_CONTROL);
 }
 

@@ -18,6 +18,7 @@
 #define SERVE_PIPE 4
 #define SERVE_GETS_MAX 256 /* open requests of one peer */
 #define SERVE_PRIOS 3      /* 0 background, 1 prefetch, 2 demand */
+#define SERVE_REASONS 11   /* of RefuseReason */
 
 struct serve;
 struct serve_peer;
@@ -32,11 +33,11 @@ struct serve_opts {
 };
 
 struct serve_stats {
-    uint64_t bytes, chunks, gets; /* sent, asked */
-    uint64_t refused[10];         /* by RefuseReason */
-    uint64_t yields;              /* times that serving gave way */
-    uint64_t limited;             /* times that it waited for a rate limit */
-    uint32_t open, reading;       /* requests; chunks being read or sent */
+    uint64_t bytes, chunks, gets;    /* sent, asked */
+    uint64_t refused[SERVE_REASONS]; /* by RefuseReason */
+    uint64_t yields;                 /* times that serving gave way */
+    uint64_t limited;                /* times that it waited for a rate limit */
+    uint32_t open, reading;          /* requests; chunks being read or sent */
     uint64_t bytes_s, peer_bytes_s;
 };
 

@@ -171,6 +171,29 @@ void golden_get(Shoal__Frame *f)
     m->priority = SHOAL__PRIORITY__PRIORITY_DEMAND;
     m->deadline_ms = 1500;
     m->want_digests = true;
+    m->relay = true;
+}
+
+void golden_origin_state(Shoal__Frame *f)
+{
+    BEGIN(OriginState, ORIGIN_STATE, origin_state, ORIGIN_STATE);
+    m->works = true;
+    m->busy_ms = 30000;
+    m->bytes_s = 12500000;
+}
+
+void golden_lease_take(Shoal__Frame *f)
+{
+    BEGIN(LeaseTake, LEASE_TAKE, lease_take, LEASE_TAKE);
+    static Shoal__ObjectId o[2], *p[2] = {&o[0], &o[1]};
+    for (int i = 0; i < 2; i++) {
+        shoal__object_id__init(&o[i]);
+        o[i].kind = (uint32_t)i;
+        o[i].index = 4095;
+    }
+    o[1].layer = 7;
+    m->n_objects = 2;
+    m->objects = p;
 }
 
 void golden_data(Shoal__Frame *f)
@@ -303,6 +326,8 @@ const struct golden golden_all[] = {
     {"key_reply", golden_key_reply},
     {"verify", golden_verify},
     {"verify_reply", golden_verify_reply},
+    {"origin_state", golden_origin_state},
+    {"lease_take", golden_lease_take},
 };
 const int golden_n = sizeof golden_all / sizeof *golden_all;
 

@@ -40,5 +40,7 @@ void golden_key_ask(Shoal__Frame *f);
 void golden_key_reply(Shoal__Frame *f);
 void golden_verify(Shoal__Frame *f);
 void golden_verify_reply(Shoal__Frame *f);
+void golden_origin_state(Shoal__Frame *f);
+void golden_lease_take(Shoal__Frame *f);
 
 #endif

@@ -74,10 +74,10 @@ static void t_all_kinds(void **state)
     assert_string_equal(codec_kind_name(SHOAL__FRAME__KIND_VERIFY), "Verify");
     assert_string_equal(codec_kind_name(SHOAL__FRAME__KIND_VERIFY_REPLY), "VerifyReply");
     for (int i = 22; i < 100; i++) {
-        if (i != SHOAL__FRAME__KIND_VERIFY && i != SHOAL__FRAME__KIND_VERIFY_REPLY) {
-            assert_string_equal(codec_kind_name((Shoal__Frame__KindCase)i),
-                                "a message of an unknown kind");
-        }
+        const char *name = codec_kind_name((Shoal__Frame__KindCase)i);
+        bool known =
+            protobuf_c_message_descriptor_get_field(&shoal__frame__descriptor, (unsigned)i) != NULL;
+        assert_int_equal(known, strcmp(name, "a message of an unknown kind") != 0);
     }
 }
 

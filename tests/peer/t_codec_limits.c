@@ -221,6 +221,33 @@ static void t_limits_of_questions(void **state)
     expect(&f, 0, false, "VerifyReply.ids over");
 }
 
+static void t_leases(void **state)
+{
+    static Shoal__ObjectId o[WIRE_TAKE_MAX + 1];
+    static Shoal__ObjectId *p[WIRE_TAKE_MAX + 1];
+    for (size_t i = 0; i < WIRE_TAKE_MAX + 1; i++) {
+        shoal__object_id__init(&o[i]);
+        p[i] = &o[i];
+    }
+    Shoal__Frame f = golden_made(golden_lease_take);
+    f.lease_take->n_objects = 0;
+    expect(&f, 0, false, "LeaseTake of nothing");
+    f.lease_take->objects = p;
+    f.lease_take->n_objects = WIRE_TAKE_MAX;
+    expect(&f, 0, true, "LeaseTake.objects");
+    f.lease_take->n_objects = WIRE_TAKE_MAX + 1;
+    expect(&f, 0, false, "LeaseTake.objects over");
+    f.lease_take->n_objects = 1;
+    o[0].index = WIRE_INDEX_MAX + 1;
+    expect(&f, 0, false, "an object of LeaseTake");
+    f = golden_made(golden_origin_state);
+    f.origin_state->bytes_s = UINT64_MAX;
+    f.origin_state->busy_ms = WIRE_BUSY_MS_MAX;
+    expect(&f, 0, true, "OriginState.busy_ms");
+    f.origin_state->busy_ms = WIRE_BUSY_MS_MAX + 1;
+    expect(&f, 0, false, "OriginState.busy_ms over");
+}
+
 static void t_name(void **state)
 {
     static const char *const names[][2] = {
@@ -292,9 +319,8 @@ static void t_text(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(t_limits),
-        cmocka_unit_test(t_limits_of_questions),
-        cmocka_unit_test(t_name),
+        cmocka_unit_test(t_limits), cmocka_unit_test(t_limits_of_questions),
+        cmocka_unit_test(t_leases), cmocka_unit_test(t_name),
         cmocka_unit_test(t_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
