@@ -227,6 +227,8 @@ static void t_leases(void **state)
     static Shoal__ObjectId *p[WIRE_TAKE_MAX + 1];
     for (size_t i = 0; i < WIRE_TAKE_MAX + 1; i++) {
         shoal__object_id__init(&o[i]);
+        o[i].layer = 1;
+        o[i].index = (uint32_t)i;
         p[i] = &o[i];
     }
     Shoal__Frame f = golden_made(golden_lease_take);
