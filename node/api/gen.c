@@ -64,6 +64,7 @@ static void gen_put(struct gen *g)
     if (atomic_fetch_sub(&g->refs, 1) != 1) {
         return;
     }
+    web_on_gone(g->req, NULL, NULL); /* its client may be going just now */
     for (size_t i = 0; g->c && i < g->a.n; i++) {
         struct choice *c = &g->c[i];
         engine_release(c->job);
@@ -102,9 +103,7 @@ static void text_out(struct choice *c, const char *p, size_t n, bool flush)
 {
     struct buf out;
     buf_init(&out, (size_t)1 << 26);
-    if (flush) {
-        stops_flush(&c->stops, &out);
-    } else if (stops_feed(&c->stops, p, n, &out)) {
+    if (flush ? stops_flush(&c->stops, &out) : stops_feed(&c->stops, p, n, &out)) {
         c->stopped = true;
     }
     if (out.n) {
@@ -165,7 +164,9 @@ static int on_parse(void *ctx, const struct parse_event *ev)
     case PARSE_CALL_END:
         c->in_reasoning = false;
         text_out(c, NULL, 0, true); /* what was held back comes before the call */
-        call_out(c, ev);
+        if (!c->stopped) {
+            call_out(c, ev);
+        }
         break;
     default:
         break;

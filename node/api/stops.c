@@ -27,9 +27,9 @@ int stops_add(struct stops *f, const char *s, size_t n)
     return 0;
 }
 
-/* Where in held the first stop string begins, and which; or where the first beginning of one stands
- * at the end (*hit 0). */
-static size_t find(const struct stops *f, int *hit)
+/* Where in held the first stop string begins, and which; or, unless `last`, where the first
+ * beginning of one stands at the end (*hit 0). */
+static size_t find(const struct stops *f, bool last, int *hit)
 {
     const char *p = f->held.p;
     size_t n = f->held.n, best = n;
@@ -51,7 +51,7 @@ static size_t find(const struct stops *f, int *hit)
         if (longest) {
             return at;
         }
-        if (begins) {
+        if (begins && !last) {
             return at;
         }
     }
@@ -71,7 +71,7 @@ bool stops_feed(struct stops *f, const char *p, size_t n, struct buf *out)
     if (buf_add(&f->held, p, n)) {
         return false;
     }
-    size_t k = find(f, &hit);
+    size_t k = find(f, false, &hit);
     buf_add(out, f->held.p, k);
     if (hit) {
         f->hit = hit;
@@ -83,8 +83,14 @@ bool stops_feed(struct stops *f, const char *p, size_t n, struct buf *out)
     return false;
 }
 
-void stops_flush(struct stops *f, struct buf *out)
+bool stops_flush(struct stops *f, struct buf *out)
 {
-    buf_add(out, f->held.p, f->held.n);
+    int hit;
+    size_t k = find(f, true, &hit);
+    if (!f->hit) {
+        f->hit = hit;
+    }
+    buf_add(out, f->held.p, k);
     f->held.n = 0;
+    return f->hit != 0;
 }

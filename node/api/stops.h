@@ -26,8 +26,9 @@ int stops_add(struct stops *f, const char *s, size_t n);
 /* Append to *out what can go out now. True: a stop string was found (the earliest one; of those
  * that begin there the longest); *out has what is before it, and nothing more will come. */
 bool stops_feed(struct stops *f, const char *p, size_t n, struct buf *out);
-/* The stream ends: what was held back goes out. */
-void stops_flush(struct stops *f, struct buf *out);
+/* The stream ends: what was held back goes out, up to a stop string that stands in it behind the
+ * begin of another; true: there was one. */
+bool stops_flush(struct stops *f, struct buf *out);
 void stops_free(struct stops *f);
 
 #endif

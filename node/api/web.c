@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <netdb.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,6 +43,7 @@ static struct web_req *req_new(struct web *h, struct MHD_Connection *c, const ch
     buf_init(&r->body, WEB_BODY_MAX);
     buf_init(&r->out, WEB_BODY_MAX);
     pthread_mutex_init(&r->mu, NULL);
+    pthread_mutex_init(&r->gone_mu, NULL);
     pthread_mutex_lock(&h->mu);
     r->next = h->list;
     if (r->next) {
@@ -206,6 +208,12 @@ static void on_completed(void *cls, struct MHD_Connection *c, void **con,
 static bool is_gone(int fd)
 {
     char c;
+#ifdef POLLRDHUP /* sees the end behind bytes that nobody has read yet */
+    struct pollfd p = {.fd = fd, .events = POLLRDHUP};
+    if (poll(&p, 1, 0) == 1) {
+        return true;
+    }
+#endif
     ssize_t n = recv(fd, &c, 1, MSG_PEEK | MSG_DONTWAIT);
     return n == 0 || (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
 }

@@ -64,8 +64,8 @@ const char *web_client(const struct web_req *r);          /* its address, for tu
 void web_hold(struct web_req *r);
 void web_release(struct web_req *r);
 /* Called once, on any thread, when the client is gone before its answer was complete; at once when
- * it is gone already. Set before the answer begins. It must not block and may not release the
- * request. */
+ * it is gone already. It must not block, and may neither release the request nor call this. NULL:
+ * none from now on; when that returns, no call is under way. */
 void web_on_gone(struct web_req *r, void (*gone)(void *ctx), void *ctx);
 
 /* One more header of the answer, before it begins. Bounded: at most 8. */

@@ -28,11 +28,13 @@ void web_release(struct web_req *r)
     buf_free(&r->body);
     buf_free(&r->out);
     pthread_mutex_destroy(&r->mu);
+    pthread_mutex_destroy(&r->gone_mu);
     free(r);
 }
 
 void web_lose(struct web_req *r)
 {
+    pthread_mutex_lock(&r->gone_mu);
     pthread_mutex_lock(&r->mu);
     void (*f)(void *) = r->lost || r->ended ? NULL : r->on_gone;
     void *ctx = r->gone_ctx;
@@ -45,18 +47,21 @@ void web_lose(struct web_req *r)
     if (f) {
         f(ctx);
     }
+    pthread_mutex_unlock(&r->gone_mu);
 }
 
 void web_on_gone(struct web_req *r, void (*gone)(void *ctx), void *ctx)
 {
+    pthread_mutex_lock(&r->gone_mu);
     pthread_mutex_lock(&r->mu);
-    bool now = r->lost;
+    bool now = r->lost && gone;
     r->on_gone = gone;
     r->gone_ctx = ctx;
     pthread_mutex_unlock(&r->mu);
     if (now) {
         gone(ctx);
     }
+    pthread_mutex_unlock(&r->gone_mu);
 }
 
 /* With r->mu: let the library go on with the connection. */

@@ -58,7 +58,8 @@ struct web_req {
     size_t n_added;
     struct buf out; /* WHOLE: the body; STREAM: what waits */
     size_t out_at;
-    bool ended, lost; /* lost: the client is gone or too slow */
+    bool ended, lost;        /* lost: the client is gone or too slow */
+    pthread_mutex_t gone_mu; /* before mu; held while on_gone runs */
     void (*on_gone)(void *ctx);
     void *gone_ctx;
 };

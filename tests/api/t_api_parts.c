@@ -38,7 +38,7 @@ static void run_stops(const char *const *stops, const char *text, size_t a, size
         assert_true(out.n <= strlen(want) && !memcmp(out.p ? out.p : "", want, out.n));
     }
     if (!over) {
-        stops_flush(&f, &out);
+        assert_true(stops_flush(&f, &out) == (f.hit != 0));
     }
     assert_int_equal(f.hit, hit);
     assert_int_equal(out.n, strlen(want));
@@ -65,6 +65,9 @@ static void test_stops(void **state)
         {{"\xe2\x82\xac"}, "5 \xe2\x82\xac 6", "5 ", 1},
         {{"x"}, "", "", 0},
         {{"x"}, "x", "", 1},
+        {{"abcd", "bc"}, "abc", "a", 2}, /* hidden behind the begin of another until the end */
+        {{"abcdef", "cd"}, "xabcdey", "xab", 2},
+        {{"abcd", "bcx"}, "abc", "abc", 0},
     };
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         size_t n = strlen(list[i].text);

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: MIT
+ * t_web.c: clients that go while their answer is awaited: whoever works for them hears of it, also
+ * behind bytes that nobody has read, and never after having said that it is through. */
+#include "node/api/web.h"
+#include "proto/base/clock.h"
+
+#include <arpa/inet.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define PATIENCE_NS 20000000000ull
+
+struct scene {
+    struct web *h;
+    _Atomic(struct web_req *) r; /* held by the handler */
+    atomic_int gone;             /* 1: the call began, 2: it is over */
+    atomic_bool go_on;           /* it may end */
+};
+
+static void nap(void)
+{
+    usleep(2000);
+}
+
+static void on_gone(void *ctx)
+{
+    struct scene *s = ctx;
+    atomic_store(&s->gone, 1);
+    for (uint64_t end = clock_ns() + PATIENCE_NS; !atomic_load(&s->go_on) && clock_ns() < end;) {
+        nap();
+    }
+    atomic_store(&s->gone, 2);
+}
+
+static void handle(void *ctx, struct web_req *r)
+{
+    struct scene *s = ctx;
+    if (atomic_load(&s->r)) { /* the second of two: nothing to wait for */
+        web_answer(r, 200, "text/plain", "y", 1);
+        return;
+    }
+    web_hold(r);
+    web_on_gone(r, on_gone, s);
+    atomic_store(&s->r, r);
+}
+
+static void refuse(void *ctx, struct web_req *r, int status, const char *code, const char *text)
+{
+    (void)ctx;
+    (void)code;
+    web_answer(r, status, "text/plain", text, strlen(text));
+}
+
+static void await_gone(struct scene *s, int at_least)
+{
+    for (uint64_t end = clock_ns() + PATIENCE_NS; atomic_load(&s->gone) < at_least;) {
+        assert_true(clock_ns() < end);
+        nap();
+    }
+}
+
+static int client(struct scene *s, const char *text)
+{
+    struct sockaddr_in to = {.sin_family = AF_INET};
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    to.sin_port = htons((uint16_t)atoi(strrchr(web_url(s->h), ':') + 1));
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
+    assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+    for (uint64_t end = clock_ns() + PATIENCE_NS; !atomic_load(&s->r);) {
+        assert_true(clock_ns() < end);
+        nap();
+    }
+    return fd;
+}
+
+static void open_web(struct scene *s)
+{
+    struct err e = {0};
+    struct web_opts o = {.host = "127.0.0.1", .ctx = s, .handle = handle, .refuse = refuse};
+    if (web_open(&o, &s->h, &e)) {
+        fail_msg("%s", e.msg);
+    }
+}
+
+static void finish(struct scene *s)
+{
+    struct web_req *r = atomic_load(&s->r);
+    web_answer(r, 200, "text/plain", "x", 1);
+    web_release(r);
+    web_close(s->h);
+}
+
+#define POST "POST /x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}"
+
+static void test_unread(void **state)
+{
+    (void)state;
+    static const char *const sent[] = {POST, POST "\r\n", POST POST};
+    for (size_t i = 0; i < sizeof sent / sizeof *sent; i++) {
+#ifdef __APPLE__ /* there the end is seen only when all before it was read */
+        if (i) {
+            break;
+        }
+#endif
+        struct scene s = {0};
+        atomic_store(&s.go_on, true);
+        open_web(&s);
+        close(client(&s, sent[i]));
+        await_gone(&s, 2);
+        finish(&s);
+    }
+}
+
+static void *let_go(void *ctx)
+{
+    struct scene *s = ctx;
+    usleep(100000); /* time for a web_on_gone that does not wait to return */
+    atomic_store(&s->go_on, true);
+    return NULL;
+}
+
+static void test_through(void **state)
+{
+    (void)state;
+    struct scene s = {0};
+    pthread_t t;
+    open_web(&s);
+    close(client(&s, POST));
+    await_gone(&s, 1);
+    assert_int_equal(pthread_create(&t, NULL, let_go, &s), 0);
+    web_on_gone(atomic_load(&s.r), NULL, NULL);
+    assert_int_equal(atomic_load(&s.gone), 2); /* what it worked with may be freed now */
+    pthread_join(t, NULL);
+    finish(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_unread),
+        cmocka_unit_test(test_through),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
