@@ -35,18 +35,21 @@ struct message {
 static json_t *usage_json(const struct message *m, const struct gen_usage *u)
 {
     json_int_t cached = u ? (json_int_t)u->cached : 0;
-    return json_pack("{s:I, s:I, s:I, s:I, s:s}", "input_tokens", (json_int_t)m->prompt - cached,
+    return json_pack("{s:I, s:I, s:I, s:I, s:n}", "input_tokens", (json_int_t)m->prompt - cached,
                      "cache_creation_input_tokens", (json_int_t)0, "cache_read_input_tokens",
                      cached, "output_tokens", u ? (json_int_t)u->completion : (json_int_t)0,
-                     "service_tier", "standard");
+                     "server_tool_use");
 }
 
 static json_t *message_json(const struct message *m, json_t *content, json_t *reason, json_t *stop,
                             const struct gen_usage *u)
 {
+    json_t *usage = usage_json(m, u);
+    json_object_set_new(usage, "cache_creation", json_null());
+    json_object_set_new(usage, "service_tier", json_string("standard"));
     return json_pack("{s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:o}", "id", m->id, "type", "message",
                      "role", "assistant", "model", m->o->m.id, "content", content, "stop_reason",
-                     reason, "stop_sequence", stop, "usage", usage_json(m, u));
+                     reason, "stop_sequence", stop, "usage", usage);
 }
 
 static const char *reason_word(const struct message *m)
@@ -100,9 +103,10 @@ static void begin_block(struct message *m, struct web_req *r, enum block b)
     oai_sse(r, "content_block_start",
             json_pack("{s:s, s:I, s:o}", "type", "content_block_start", "index", m->index,
                       "content_block",
-                      b == TEXT ? json_pack("{s:s, s:s}", "type", "text", "text", "")
-                                : json_pack("{s:s, s:s, s:s}", "type", "thinking", "thinking", "",
-                                            "signature", "")));
+                      b == TEXT
+                          ? json_pack("{s:s, s:s, s:n}", "type", "text", "text", "", "citations")
+                          : json_pack("{s:s, s:s, s:s}", "type", "thinking", "thinking", "",
+                                      "signature", "")));
 }
 
 static void delta(struct message *m, struct web_req *r, const char *type, const char *key,

@@ -63,14 +63,30 @@ static size_t param_of(const char *text)
     return n && n < 200 && !strncmp(text + n, ": ", 2) && strncmp(text, "request:", 8) != 0 ? n : 0;
 }
 
+/* A sentence about what a client sent may be cut within a character, or repeat what is no text. */
+json_t *oai_message(const char *text)
+{
+    struct tok_stream s = {{0}, 0};
+    size_t n = strlen(text), k;
+    char *fine = malloc(TOK_STREAM_ROOM(n) + 3);
+    if (!fine) {
+        return NULL;
+    }
+    k = tok_stream_push(&s, text, n, fine);
+    k += tok_stream_flush(&s, fine + k);
+    json_t *v = oai_text(fine, k);
+    free(fine);
+    return v;
+}
+
 json_t *oai_error_json(bool anthropic, int status, const char *code, const char *text)
 {
     if (anthropic) {
-        return json_pack("{s:s, s:{s:s, s:s}}", "type", "error", "error", "type",
-                         type_of(true, status), "message", text);
+        return json_pack("{s:s, s:{s:s, s:o}, s:n}", "type", "error", "error", "type",
+                         type_of(true, status), "message", oai_message(text), "request_id");
     }
     size_t n = param_of(text);
-    return json_pack("{s:{s:s, s:s, s:o, s:o}}", "error", "message", text, "type",
+    return json_pack("{s:{s:o, s:s, s:o, s:o}}", "error", "message", oai_message(text), "type",
                      type_of(false, status), "param", n ? json_stringn(text, n) : json_null(),
                      "code", code ? json_string(code) : json_null());
 }

@@ -47,6 +47,8 @@ bool oai_sse_comment(struct web_req *r, const char *fmt, ...) __attribute__((for
 /* The comments of waiting and prefill; does nothing for other events. */
 void oai_sse_waiting(struct web_req *r, const struct gen_event *ev);
 json_t *oai_text(const char *s, size_t n); /* valid UTF-8 */
+/* The sentence of an error, made valid. */
+json_t *oai_message(const char *text);
 
 /* ---- requests (params.c) ---- */
 

@@ -65,12 +65,14 @@ static json_t *usage_json(const struct gen_usage *u)
 static json_t *response_json(struct response *p, const char *status, const struct gen_usage *u)
 {
     json_t *v = json_pack(
-        "{s:s, s:s, s:I, s:s, s:n, s:o, s:s, s:O, s:s, s:o}", "id", p->id, "object", "response",
+        "{s:s, s:s, s:I, s:s, s:n, s:o, s:s, s:O, s:s}", "id", p->id, "object", "response",
         "created_at", p->created, "status", status, "error", "incomplete_details",
         !strcmp(status, "incomplete") ? json_pack("{s:s}", "reason", "max_output_tokens")
                                       : json_null(),
-        "model", p->o->m.id, "output", p->output, "system_fingerprint", p->o->fingerprint, "usage",
-        u ? usage_json(u) : json_null());
+        "model", p->o->m.id, "output", p->output, "system_fingerprint", p->o->fingerprint);
+    if (u) {
+        json_object_set_new(v, "usage", usage_json(u));
+    }
     json_object_update_missing(v, p->echo);
     return v;
 }
@@ -244,9 +246,9 @@ static void on_event(void *ctx, struct gen *g, const struct gen_event *ev)
     case GEN_FAIL:
         if (r) {
             json_t *v = response_json(p, "failed", NULL);
-            json_object_set_new(
-                v, "error",
-                json_pack("{s:s, s:s}", "code", "server_error", "message", ev->err->msg));
+            json_object_set_new(v, "error",
+                                json_pack("{s:s, s:o}", "code", "server_error", "message",
+                                          oai_message(ev->err->msg)));
             send(p, r, "response.failed", json_pack("{s:o}", "response", v));
             web_end(r);
         } else {
@@ -330,17 +332,27 @@ static json_t *echo_of(const char *body, size_t n)
         "instructions", "tools", "tool_choice",         "temperature", "top_p", "max_output_tokens",
         "metadata",     "user",  "parallel_tool_calls", "reasoning",   "text",  NULL};
     json_t *v =
-        json_pack("{s:n, s:[], s:s, s:f, s:f, s:n, s:{}, s:n, s:b, s:{s:n, s:n}, "
+        json_pack("{s:n, s:[], s:s, s:f, s:f, s:n, s:{}, s:b, s:{s:n, s:n}, "
                   "s:{s:{s:s}}, s:n, s:b, s:s, s:b, s:s}",
                   "instructions", "tools", "tool_choice", "auto", "temperature", 1.0, "top_p", 1.0,
-                  "max_output_tokens", "metadata", "user", "parallel_tool_calls", 1, "reasoning",
-                  "effort", "summary", "text", "format", "type", "text", "previous_response_id",
-                  "store", 0, "truncation", "disabled", "background", 0, "service_tier", "default");
-    json_t *q = json_loadb(body, n, JSON_ALLOW_NUL, NULL);
+                  "max_output_tokens", "metadata", "parallel_tool_calls", 1, "reasoning", "effort",
+                  "summary", "text", "format", "type", "text", "previous_response_id", "store", 0,
+                  "truncation", "disabled", "background", 0, "service_tier", "default");
+    json_t *q = json_loadb(body, n, JSON_ALLOW_NUL, NULL), *tool;
+    size_t at;
     for (size_t i = 0; v && kept[i]; i++) {
         json_t *x = json_object_get(q, kept[i]);
         if (x && !json_is_null(x)) {
             json_object_set(v, kept[i], x);
+        }
+    }
+    json_array_foreach(json_object_get(v, "tools"), at, tool)
+    {
+        if (!json_object_get(tool, "parameters")) {
+            json_object_set_new(tool, "parameters", json_null());
+        }
+        if (!json_object_get(tool, "strict")) {
+            json_object_set_new(tool, "strict", json_false());
         }
     }
     json_decref(q);
