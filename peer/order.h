@@ -39,7 +39,7 @@ uint64_t order_score(const uint8_t root[SHA256_SIZE], struct object_key k,
 bool order_before(uint64_t a, const uint8_t id_a[SHA256_SIZE], uint64_t b,
                   const uint8_t id_b[SHA256_SIZE]);
 
-/* For homes: lower is better. weight: 1 .. 2^31 (MiB of a disk budget); larger counts as 2^31,
+/* For homes: lower is better. weight: 1 .. 2^31 (place.h has the unit); larger counts as 2^31,
  * 0 gives UINT64_MAX, which nobody else has. */
 uint64_t order_cost(uint64_t score, uint64_t weight);
 
