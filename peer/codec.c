@@ -282,6 +282,21 @@ static int check_verify_reply(const Shoal__VerifyReply *v, struct err *e)
     return v->n_ids <= WIRE_VERIFY_NEW ? 0 : bad(e, "VerifyReply", "the number of ids");
 }
 
+static int check_statements(const Shoal__Statements *x, struct err *e)
+{
+    return x->blob.len <= WIRE_STATEMENT_MAX ? 0
+                                             : bad(e, "Statements", "the length of the statement");
+}
+
+static int check_statements_ask(const Shoal__StatementsAsk *a, struct err *e)
+{
+    bool ok = a->n_seen <= WIRE_SIGNERS_MAX;
+    for (size_t i = 0; ok && i < a->n_seen; i++) {
+        ok = id_ok(a->seen[i]->signer, false);
+    }
+    return ok ? 0 : bad(e, "StatementsAsk", "a signer, or the number of signers");
+}
+
 /* Which messages have raw bytes. A message of an unknown kind may. */
 static bool may_carry_raw(Shoal__Frame__KindCase k)
 {
@@ -347,6 +362,10 @@ int codec_check(const Shoal__Frame *f, uint32_t raw_n, struct err *e)
         return check_verify(f->verify, e);
     case SHOAL__FRAME__KIND_VERIFY_REPLY:
         return check_verify_reply(f->verify_reply, e);
+    case SHOAL__FRAME__KIND_STATEMENTS:
+        return check_statements(f->statements, e);
+    case SHOAL__FRAME__KIND_STATEMENTS_ASK:
+        return check_statements_ask(f->statements_ask, e);
     default:
         return 0; /* Ping, Pong, HaveAsk, Cancel, KeyAsk: any number will do; unknown kinds are
                      ignored */

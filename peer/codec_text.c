@@ -86,6 +86,8 @@ const char *codec_kind_name(Shoal__Frame__KindCase kind)
         "KeyReply",
         [SHOAL__FRAME__KIND_ORIGIN_STATE] = "OriginState",
         [SHOAL__FRAME__KIND_LEASE_TAKE] = "LeaseTake",
+        [SHOAL__FRAME__KIND_STATEMENTS] = "Statements",
+        [SHOAL__FRAME__KIND_STATEMENTS_ASK] = "StatementsAsk",
         [SHOAL__FRAME__KIND_VERIFY] = "Verify",
         [SHOAL__FRAME__KIND_VERIFY_REPLY] = "VerifyReply",
     };

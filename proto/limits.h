@@ -47,4 +47,8 @@
 #define WIRE_PROMPT_MAX 4096       /* Verify.prompt */
 #define WIRE_VERIFY_NEW 64         /* Verify.max_new, VerifyReply.ids */
 
+#define WIRE_STATEMENT_OBJECTS 4096     /* objects of one statement */
+#define WIRE_STATEMENT_MAX (160 * 1024) /* its bytes: Statements.blob */
+#define WIRE_SIGNERS_MAX 64             /* StatementsAsk.seen */
+
 #endif

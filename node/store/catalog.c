@@ -2,6 +2,7 @@
  * catalog.c: see catalog.h. */
 #include "node/store/catalog.h"
 
+#include "node/store/catalog_inner.h"
 #include "node/store/catalog_rows.h"
 #include "node/store/journal.h"
 #include "node/store/layout.h"
@@ -18,17 +19,16 @@
 #include <time.h>
 #include <unistd.h>
 
-#define SCHEMA 2 /* 1 had no SHA-256s of chunks */
+#define SCHEMA 3 /* 1 had no SHA-256s of chunks, 2 no members and statements */
 #define BUSY_MS 20000
 
-struct catalog {
-    char *cache_dir, *path;
-    void (*log)(void *ctx, const char *line);
-    void *log_ctx;
-    pthread_mutex_t mu;
-    sqlite3 *db;
-    bool was_empty; /* as found by the last open_db */
-};
+/* What schema 3 has more than 2. */
+#define WORDS_SQL                                                                             \
+    "CREATE TABLE IF NOT EXISTS members (no INTEGER PRIMARY KEY, id BLOB UNIQUE NOT NULL,"    \
+    " void INTEGER NOT NULL DEFAULT 0, why TEXT NOT NULL DEFAULT '');"                        \
+    "CREATE TABLE IF NOT EXISTS statements (model INTEGER NOT NULL, member INTEGER NOT NULL," \
+    " seq INTEGER NOT NULL, blob BLOB NOT NULL, sum INTEGER NOT NULL,"                        \
+    " PRIMARY KEY (model, member, seq));"
 
 static bool is_damage(int rc)
 {
@@ -36,7 +36,7 @@ static bool is_damage(int rc)
     return rc == SQLITE_CORRUPT || rc == SQLITE_NOTADB;
 }
 
-static int sql_err(struct catalog *c, int rc, const char *what, struct err *e)
+int catalog_sql_err(struct catalog *c, int rc, const char *what, struct err *e)
 {
     int code = rc == SQLITE_FULL    ? ERR_FULL
                : rc == SQLITE_BUSY  ? ERR_BUSY
@@ -47,7 +47,7 @@ static int sql_err(struct catalog *c, int rc, const char *what, struct err *e)
                    c->db ? sqlite3_errmsg(c->db) : sqlite3_errstr(rc));
 }
 
-static int run(struct catalog *c, const char *sql)
+int catalog_run(struct catalog *c, const char *sql)
 {
     return sqlite3_exec(c->db, sql, NULL, NULL, NULL);
 }
@@ -61,7 +61,7 @@ static int open_db(struct catalog *c, struct err *e)
                                  SQLITE_OPEN_PRIVATECACHE,
                              NULL);
     if (rc) {
-        return sql_err(c, rc, "open it", e);
+        return catalog_sql_err(c, rc, "open it", e);
     }
     sqlite3_extended_result_codes(c->db, 0);
     sqlite3_busy_timeout(c->db, BUSY_MS);
@@ -75,7 +75,7 @@ static int open_db(struct catalog *c, struct err *e)
         sqlite3_finalize(s);
     }
     if (rc) {
-        return sql_err(c, rc, "read it", e);
+        return catalog_sql_err(c, rc, "read it", e);
     }
     c->was_empty = version == 0;
     if (version > SCHEMA) {
@@ -84,27 +84,36 @@ static int open_db(struct catalog *c, struct err *e)
                        "%d): use that version, or another cache folder",
                        c->path, version, SCHEMA);
     }
-    run(c, "PRAGMA journal_mode=WAL"); /* where the volume cannot, the old way does as well */
-    rc = run(c, "PRAGMA synchronous=NORMAL");
+    catalog_run(c,
+                "PRAGMA journal_mode=WAL"); /* where the volume cannot, the old way does as well */
+    rc = catalog_run(c, "PRAGMA synchronous=NORMAL");
     if (!rc && version == 1) {
-        rc = run(c, "BEGIN IMMEDIATE;"
-                    "ALTER TABLE objects ADD COLUMN shas BLOB;"
-                    "PRAGMA user_version=2;"
-                    "COMMIT");
+        rc = catalog_run(c, "BEGIN IMMEDIATE;"
+                            "ALTER TABLE objects ADD COLUMN shas BLOB;"
+                            "PRAGMA user_version=2;"
+                            "COMMIT");
+        version = 2;
+    }
+    if (!rc && version == 2) {
+        rc = catalog_run(
+            c, "BEGIN IMMEDIATE;"
+               "ALTER TABLE objects ADD COLUMN rests INTEGER NOT NULL DEFAULT 0;" WORDS_SQL
+               "PRAGMA user_version=3;"
+               "COMMIT");
     }
     if (!rc && version == 0) {
-        rc = run(c,
-                 "BEGIN IMMEDIATE;"
-                 "CREATE TABLE IF NOT EXISTS models (no INTEGER PRIMARY KEY, root TEXT UNIQUE NOT "
-                 "NULL);"
-                 "CREATE TABLE IF NOT EXISTS objects (model INTEGER NOT NULL, id INTEGER NOT NULL,"
-                 " size INTEGER NOT NULL, source INTEGER NOT NULL, sha256 BLOB NOT NULL,"
-                 " chunks BLOB NOT NULL, sum INTEGER NOT NULL, last_use INTEGER NOT NULL,"
-                 " shas BLOB, PRIMARY KEY (model, id)) WITHOUT ROWID;"
-                 "PRAGMA user_version=2;"
-                 "COMMIT");
+        rc = catalog_run(
+            c, "BEGIN IMMEDIATE;"
+               "CREATE TABLE IF NOT EXISTS models (no INTEGER PRIMARY KEY, root TEXT UNIQUE NOT "
+               "NULL);"
+               "CREATE TABLE IF NOT EXISTS objects (model INTEGER NOT NULL, id INTEGER NOT NULL,"
+               " size INTEGER NOT NULL, source INTEGER NOT NULL, sha256 BLOB NOT NULL,"
+               " chunks BLOB NOT NULL, sum INTEGER NOT NULL, last_use INTEGER NOT NULL,"
+               " shas BLOB, rests INTEGER NOT NULL DEFAULT 0,"
+               " PRIMARY KEY (model, id)) WITHOUT ROWID;" WORDS_SQL "PRAGMA user_version=3;"
+               "COMMIT");
     }
-    return rc ? sql_err(c, rc, "prepare it", e) : 0;
+    return rc ? catalog_sql_err(c, rc, "prepare it", e) : 0;
 }
 
 static void close_db(struct catalog *c)
@@ -138,7 +147,7 @@ static int model_no(struct catalog *c, const char *root, int64_t *no, struct err
         }
         sqlite3_finalize(s);
     }
-    return rc ? sql_err(c, rc, "find the model", e) : 0;
+    return rc ? catalog_sql_err(c, rc, "find the model", e) : 0;
 }
 
 /* ---- rebuilding from the journals ---- */
@@ -154,7 +163,8 @@ static int rebuild_row(void *ctx, uint32_t id, struct digest *d)
 {
     struct rebuild *b = ctx;
     struct catalog_row w = {.id = id, .d = d};
-    b->rc = catalog_add_row(&b->a, b->model, &w);
+    b->rc = d->source == DIGEST_TAKEN_BACK ? catalog_remove_row(b->c->db, b->model, id)
+                                           : catalog_add_row(&b->a, b->model, &w);
     free(d);
     return b->rc ? ERR_IO : 0;
 }
@@ -178,12 +188,12 @@ static int rebuild_model(struct catalog *c, const char *key, uint64_t *rows, str
         int rc = r ? 0 : catalog_adder_open(c->db, &b.a);
         uint64_t skipped;
         if (!r && rc) {
-            r = sql_err(c, rc, "rebuild it", e);
+            r = catalog_sql_err(c, rc, "rebuild it", e);
         }
         if (!r) {
             r = journal_read(jp, rebuild_row, &b, &skipped, e);
             if (b.rc) {
-                r = sql_err(c, b.rc, "rebuild it", e);
+                r = catalog_sql_err(c, b.rc, "rebuild it", e);
             }
         }
         catalog_adder_close(&b.a);
@@ -205,14 +215,14 @@ static int rebuild(struct catalog *c, uint64_t *rows, struct err *e)
         return 0;
     }
     int r = 0;
-    run(c, "BEGIN IMMEDIATE");
+    catalog_run(c, "BEGIN IMMEDIATE");
     struct dirent *x;
     while (!r && (x = readdir(d))) {
         if (x->d_name[0] != '.') {
             r = rebuild_model(c, x->d_name, rows, e);
         }
     }
-    run(c, r ? "ROLLBACK" : "COMMIT");
+    catalog_run(c, r ? "ROLLBACK" : "COMMIT");
     closedir(d);
     return r;
 }
@@ -336,8 +346,8 @@ void catalog_close(struct catalog *c)
 }
 
 /* Do `body` and, when it meets damage, repair and do it once more. */
-static int guarded(struct catalog *c, int (*body)(struct catalog *c, void *a, struct err *e),
-                   void *a, struct err *e)
+int catalog_guarded(struct catalog *c, int (*body)(struct catalog *c, void *a, struct err *e),
+                    void *a, struct err *e)
 {
     struct err e1 = {0};
     pthread_mutex_lock(&c->mu);
@@ -369,7 +379,7 @@ static int model_body(struct catalog *c, void *a, struct err *e)
 int catalog_model(struct catalog *c, const char *root_hex, int64_t *model, struct err *e)
 {
     struct model_arg a = {root_hex, model};
-    return guarded(c, model_body, &a, e);
+    return catalog_guarded(c, model_body, &a, e);
 }
 
 struct load_arg {
@@ -390,7 +400,7 @@ static int load_body(struct catalog *c, void *a, struct err *e)
                                             " FROM objects WHERE model=? AND id=?",
                                 -1, &s, NULL);
     if (rc) {
-        return sql_err(c, rc, "read it", e);
+        return catalog_sql_err(c, rc, "read it", e);
     }
     sqlite3_bind_int64(s, 1, l->model);
     if (l->id >= 0) {
@@ -407,7 +417,7 @@ static int load_body(struct catalog *c, void *a, struct err *e)
         }
     }
     if (!r && rc != SQLITE_DONE) {
-        r = sql_err(c, rc, "read it", e);
+        r = catalog_sql_err(c, rc, "read it", e);
     }
     sqlite3_finalize(s);
     return r;
@@ -418,7 +428,7 @@ int catalog_load(struct catalog *c, int64_t model,
                  void *ctx, uint64_t *bad, struct err *e)
 {
     struct load_arg a = {.model = model, .id = -1, .each = each, .ctx = ctx};
-    int r = guarded(c, load_body, &a, e);
+    int r = catalog_guarded(c, load_body, &a, e);
     *bad = a.bad;
     return r;
 }
@@ -437,7 +447,7 @@ int catalog_get(struct catalog *c, int64_t model, uint32_t id, struct digest **o
 {
     *out = NULL;
     struct load_arg a = {.model = model, .id = id, .each = take_one, .ctx = out};
-    int r = guarded(c, load_body, &a, e);
+    int r = catalog_guarded(c, load_body, &a, e);
     if (!r && !*out) {
         r = err_set(e, ERR_NOTFOUND, "not in the catalog");
     }
@@ -456,18 +466,18 @@ static int add_body(struct catalog *c, void *arg, struct err *e)
     struct catalog_adder ad;
     int rc = catalog_adder_open(c->db, &ad);
     if (!rc) {
-        rc = run(c, "BEGIN IMMEDIATE");
+        rc = catalog_run(c, "BEGIN IMMEDIATE");
     }
     bool begun = !rc;
     for (size_t i = 0; i < a->n && !rc; i++) {
         rc = catalog_add_row(&ad, a->model, &a->rows[i]);
     }
     if (!rc) {
-        rc = run(c, "COMMIT");
+        rc = catalog_run(c, "COMMIT");
     }
-    int r = rc ? sql_err(c, rc, "write it", e) : 0;
+    int r = rc ? catalog_sql_err(c, rc, "write it", e) : 0;
     if (rc && begun) {
-        run(c, "ROLLBACK");
+        catalog_run(c, "ROLLBACK");
     }
     catalog_adder_close(&ad);
     return r;
@@ -476,7 +486,7 @@ static int add_body(struct catalog *c, void *arg, struct err *e)
 int catalog_add(struct catalog *c, int64_t model, struct catalog_row *rows, size_t n, struct err *e)
 {
     struct add_arg a = {model, rows, n};
-    return guarded(c, add_body, &a, e);
+    return catalog_guarded(c, add_body, &a, e);
 }
 
 struct touch_arg {
@@ -493,7 +503,7 @@ static int touch_body(struct catalog *c, void *arg, struct err *e)
     int rc = sqlite3_prepare_v2(c->db, "UPDATE objects SET last_use=? WHERE model=? AND id=?", -1,
                                 &s, NULL);
     if (!rc) {
-        rc = run(c, "BEGIN IMMEDIATE");
+        rc = catalog_run(c, "BEGIN IMMEDIATE");
     }
     bool begun = !rc;
     for (size_t i = 0; i < a->n && !rc; i++) {
@@ -505,11 +515,11 @@ static int touch_body(struct catalog *c, void *arg, struct err *e)
         sqlite3_reset(s);
     }
     if (!rc) {
-        rc = run(c, "COMMIT");
+        rc = catalog_run(c, "COMMIT");
     }
-    int r = rc ? sql_err(c, rc, "write it", e) : 0;
+    int r = rc ? catalog_sql_err(c, rc, "write it", e) : 0;
     if (rc && begun) {
-        run(c, "ROLLBACK");
+        catalog_run(c, "ROLLBACK");
     }
     sqlite3_finalize(s);
     return r;
@@ -519,5 +529,5 @@ int catalog_touch(struct catalog *c, int64_t model, const uint32_t *ids, const u
                   size_t n, struct err *e)
 {
     struct touch_arg a = {model, ids, last_use, n};
-    return guarded(c, touch_body, &a, e);
+    return catalog_guarded(c, touch_body, &a, e);
 }

@@ -16,7 +16,7 @@ static void row_bytes(const struct digest *d, uint8_t *out)
 
 static int64_t row_sum(uint32_t id, const struct digest *d, const uint8_t *xxh, size_t n)
 {
-    uint8_t h[16 + SHA256_SIZE + 16];
+    uint8_t h[16 + SHA256_SIZE + 24];
     size_t len = 16 + SHA256_SIZE + 8;
     num_put_le32(h, id);
     num_put_le64(h + 4, d->size);
@@ -25,6 +25,10 @@ static int64_t row_sum(uint32_t id, const struct digest *d, const uint8_t *xxh, 
     num_put_le64(h + 16 + SHA256_SIZE, chunk_xxh(xxh, n));
     if (d->shas) {
         num_put_le64(h + len, chunk_xxh(d->shas, (size_t)d->n * SHA256_SIZE));
+        len += 8;
+    }
+    if (d->rests) {
+        num_put_le64(h + len, d->rests);
         len += 8;
     }
     return (int64_t)chunk_xxh(h, len);
@@ -50,6 +54,7 @@ struct digest *catalog_row_digest(sqlite3_stmt *s, uint32_t *id)
     }
     *id = (uint32_t)rid;
     d->source = (uint32_t)sqlite3_column_int64(s, 2);
+    d->rests = (uint64_t)sqlite3_column_int64(s, 8);
     memcpy(d->sha, sha, SHA256_SIZE);
     for (uint32_t i = 0; i < d->n; i++) {
         d->xxh[i] = num_get_le64(xxh + 8 * (size_t)i);
@@ -65,8 +70,8 @@ struct digest *catalog_row_digest(sqlite3_stmt *s, uint32_t *id)
 }
 
 #define INSERT_ROW                                                                  \
-    " INTO objects (model, id, size, source, sha256, chunks, sum, last_use, shas) " \
-    "VALUES (?,?,?,?,?,?,?,?,?)"
+    " INTO objects (model, id, size, source, sha256, chunks, sum, last_use, shas, " \
+    "rests) VALUES (?,?,?,?,?,?,?,?,?,?)"
 
 static int put_row(sqlite3_stmt *s, int64_t model, const struct catalog_row *w)
 {
@@ -88,6 +93,7 @@ static int put_row(sqlite3_stmt *s, int64_t model, const struct catalog_row *w)
     if (d->shas) {
         sqlite3_bind_blob64(s, 9, d->shas, (sqlite3_uint64)d->n * SHA256_SIZE, SQLITE_STATIC);
     }
+    sqlite3_bind_int64(s, 10, (int64_t)d->rests);
     int rc = sqlite3_step(s);
     sqlite3_reset(s);
     sqlite3_clear_bindings(s);
@@ -145,5 +151,24 @@ int catalog_add_row(struct catalog_adder *a, int64_t model, struct catalog_row *
         w->result = digest_equal(old, w->d) ? 0 : ERR_DIGEST;
     }
     free(old);
+    return rc;
+}
+
+int catalog_put_row(struct catalog_adder *a, int64_t model, const struct catalog_row *w)
+{
+    return put_row(a->replace, model, w);
+}
+
+int catalog_remove_row(sqlite3 *db, int64_t model, uint32_t id)
+{
+    sqlite3_stmt *s = NULL;
+    int rc = sqlite3_prepare_v2(db, "DELETE FROM objects WHERE model=? AND id=?", -1, &s, NULL);
+    if (!rc) {
+        sqlite3_bind_int64(s, 1, model);
+        sqlite3_bind_int64(s, 2, id);
+        rc = sqlite3_step(s);
+        rc = rc == SQLITE_DONE ? SQLITE_OK : rc;
+    }
+    sqlite3_finalize(s);
     return rc;
 }

@@ -8,7 +8,7 @@
 
 #include <sqlite3.h>
 
-#define CATALOG_COLUMNS "id, size, source, sha256, chunks, sum, last_use, shas"
+#define CATALOG_COLUMNS "id, size, source, sha256, chunks, sum, last_use, shas, rests"
 
 /* Of a stepped statement with these columns; NULL: not good. */
 struct digest *catalog_row_digest(sqlite3_stmt *s, uint32_t *id);
@@ -24,5 +24,8 @@ void catalog_adder_close(struct catalog_adder *a);
 /* Where a row was there already see whether it says the same; one that is beaten by the new one
  * and one that fails its own checksum is replaced. */
 int catalog_add_row(struct catalog_adder *a, int64_t model, struct catalog_row *w);
+/* Whatever is there is replaced. */
+int catalog_put_row(struct catalog_adder *a, int64_t model, const struct catalog_row *w);
+int catalog_remove_row(sqlite3 *db, int64_t model, uint32_t id);
 
 #endif

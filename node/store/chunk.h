@@ -25,7 +25,8 @@ enum digest_source {
     DIGEST_ORIGIN = 1,
     DIGEST_ONE_MEMBER = 2,
     DIGEST_TWO_MEMBERS = 3,
-    DIGEST_MANIFEST = 4
+    DIGEST_MANIFEST = 4,
+    DIGEST_TAKEN_BACK = 5 /* in journals alone: what was on record before counts no longer */
 };
 
 struct digest {
@@ -34,6 +35,9 @@ struct digest {
     uint8_t sha[SHA256_SIZE];
     uint32_t source; /* enum digest_source */
     uint32_t n;      /* chunks */
+    /* With DIGEST_ONE_MEMBER and DIGEST_TWO_MEMBERS: on whose word it rests, bits by the members'
+     * numbers in the catalog (words.h); 0: not on record. */
+    uint64_t rests;
     /* [n], in the same memory: SHA-256s of the chunks. NULL: not on record (objects received by a
      * program that did not keep them). */
     uint8_t (*shas)[SHA256_SIZE];

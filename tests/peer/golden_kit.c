@@ -302,6 +302,27 @@ void golden_verify_reply(Shoal__Frame *f)
     m->ids = ids;
 }
 
+void golden_statements(Shoal__Frame *f)
+{
+    BEGIN(Statements, STATEMENTS, statements, STATEMENTS);
+    m->blob = ramp(19, 40);
+    m->more = 1;
+}
+
+void golden_statements_ask(Shoal__Frame *f)
+{
+    BEGIN(StatementsAsk, STATEMENTS_ASK, statements_ask, STATEMENTS_ASK);
+    static Shoal__StatementsSeen one, two, *seen[] = {&one, &two};
+    shoal__statements_seen__init(&one);
+    shoal__statements_seen__init(&two);
+    one.signer = ramp(20, 32);
+    one.seq = 7;
+    two.signer = ramp(21, 32);
+    two.seq = 18446744073709551615u;
+    m->n_seen = 2;
+    m->seen = seen;
+}
+
 const struct golden golden_all[] = {
     {"hello", golden_hello},
     {"goodbye", golden_goodbye},
@@ -328,6 +349,8 @@ const struct golden golden_all[] = {
     {"verify_reply", golden_verify_reply},
     {"origin_state", golden_origin_state},
     {"lease_take", golden_lease_take},
+    {"statements", golden_statements},
+    {"statements_ask", golden_statements_ask},
 };
 const int golden_n = sizeof golden_all / sizeof *golden_all;
 

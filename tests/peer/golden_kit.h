@@ -42,5 +42,7 @@ void golden_verify(Shoal__Frame *f);
 void golden_verify_reply(Shoal__Frame *f);
 void golden_origin_state(Shoal__Frame *f);
 void golden_lease_take(Shoal__Frame *f);
+void golden_statements(Shoal__Frame *f);
+void golden_statements_ask(Shoal__Frame *f);
 
 #endif

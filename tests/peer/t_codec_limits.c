@@ -318,12 +318,39 @@ static void t_text(void **state)
     expect(&f, 0, true, "a text of the maximum");
 }
 
+static void t_statements(void **state)
+{
+    Shoal__Frame f = golden_made(golden_statements);
+    f.statements->blob = bytes(WIRE_STATEMENT_MAX);
+    expect(&f, 0, true, "a statement of the maximum");
+    f.statements->blob = bytes(WIRE_STATEMENT_MAX + 1);
+    expect(&f, 0, false, "a statement over the maximum");
+    f.statements->blob = bytes(0);
+    expect(&f, 0, true, "no statement");
+    static Shoal__StatementsSeen one, *seen[WIRE_SIGNERS_MAX + 1];
+    f = golden_made(golden_statements_ask);
+    one = *f.statements_ask->seen[0];
+    for (size_t i = 0; i <= WIRE_SIGNERS_MAX; i++) {
+        seen[i] = &one;
+    }
+    f.statements_ask->seen = seen;
+    f.statements_ask->n_seen = WIRE_SIGNERS_MAX;
+    expect(&f, 0, true, "signers of the maximum");
+    f.statements_ask->n_seen++;
+    expect(&f, 0, false, "signers over the maximum");
+    f.statements_ask->n_seen = 1;
+    one.signer = bytes(31);
+    expect(&f, 0, false, "a signer of 31 bytes");
+    f.statements_ask->n_seen = 0;
+    expect(&f, 0, true, "no signer");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(t_limits), cmocka_unit_test(t_limits_of_questions),
-        cmocka_unit_test(t_leases), cmocka_unit_test(t_name),
-        cmocka_unit_test(t_text),
+        cmocka_unit_test(t_leases), cmocka_unit_test(t_statements),
+        cmocka_unit_test(t_name),   cmocka_unit_test(t_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT
+ * catalog_inner.h: what catalog.c and catalog_words.c share. */
+#ifndef SHOAL_STORE_CATALOG_INNER_H
+#define SHOAL_STORE_CATALOG_INNER_H
+
+#include "node/store/catalog.h"
+
+#include <pthread.h>
+#include <sqlite3.h>
+
+struct catalog {
+    char *cache_dir, *path;
+    void (*log)(void *ctx, const char *line);
+    void *log_ctx;
+    pthread_mutex_t mu;
+    sqlite3 *db;
+    bool was_empty; /* as found by the last opening */
+};
+
+/* A sentence for SQLite's code. */
+int catalog_sql_err(struct catalog *c, int rc, const char *what, struct err *e);
+int catalog_run(struct catalog *c, const char *sql); /* SQLite's code */
+/* Do `body` under the catalog's mutex and, when it meets damage, repair and do it once more. */
+int catalog_guarded(struct catalog *c, int (*body)(struct catalog *c, void *a, struct err *e),
+                    void *a, struct err *e);
+
+#endif
