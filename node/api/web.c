@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -65,12 +66,43 @@ static void refuse_with(struct web_req *r, int status, const char *code, const c
     r->refuse_text = text;
 }
 
+struct framing {
+    unsigned hosts, lengths, encodings;
+    bool odd;
+};
+
+static enum MHD_Result see_header(void *cls, enum MHD_ValueKind kind, const char *name,
+                                  const char *value)
+{
+    struct framing *f = cls;
+    (void)kind;
+    f->hosts += !strcasecmp(name, "Host");
+    f->lengths += !strcasecmp(name, "Content-Length");
+    if (!strcasecmp(name, "Transfer-Encoding")) {
+        f->encodings++;
+        f->odd = f->odd || !value || strcasecmp(value, "chunked") != 0;
+    }
+    return MHD_YES;
+}
+
+/* Where the body ends must not be a matter of opinion: somebody between might have another. */
+static bool framing_fine(const struct web_req *r)
+{
+    struct framing f = {0};
+    MHD_get_connection_values(r->c, MHD_HEADER_KIND, see_header, &f);
+    return f.hosts <= 1 && f.lengths + f.encodings <= 1 && !f.odd;
+}
+
 /* What can be told from the headers alone. */
 static void check_headers(struct web_req *r)
 {
     struct web *h = r->h;
     const char *why = NULL;
-    if (atomic_load(&h->quiet)) {
+    if (!framing_fine(r)) {
+        refuse_with(r, 400, "bad_headers",
+                    "of Host, Content-Length and Transfer-Encoding there must be one of each kind "
+                    "at most, not the last two together, and no encoding but chunked");
+    } else if (atomic_load(&h->quiet)) {
         refuse_with(r, 503, "stopping", "the node is stopping");
     } else if (!web_host_fine(web_header(r, "Host"), h->key != NULL)) {
         refuse_with(r, 403, "host_not_allowed",
@@ -148,7 +180,8 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *c, const cha
             return MHD_NO;
         }
         check_headers(r);
-        if (r->refuse == 413 || r->refuse == 401) { /* do not wait for what is not wanted */
+        if (r->refuse == 400 || r->refuse == 413 ||
+            r->refuse == 401) { /* do not wait for what is not wanted */
             r->handled = true;
             dispatch(r);
             return queue_once(r);

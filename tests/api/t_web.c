@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * t_web.c: clients that go while their answer is awaited: whoever works for them hears of it, also
- * behind bytes that nobody has read, and never after having said that it is through. */
+ * t_web.c: bodies whose end can be told in two ways are refused; clients that go while their answer
+ * is awaited: whoever works for them hears of it, also behind bytes that nobody has read, and never
+ * after having said that it is through. */
 #include "node/api/web.h"
 #include "proto/base/clock.h"
 
@@ -69,7 +70,7 @@ static void await_gone(struct scene *s, int at_least)
     }
 }
 
-static int client(struct scene *s, const char *text)
+static int connected(struct scene *s, const char *text)
 {
     struct sockaddr_in to = {.sin_family = AF_INET};
     to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -77,6 +78,12 @@ static int client(struct scene *s, const char *text)
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
     assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+    return fd;
+}
+
+static int client(struct scene *s, const char *text)
+{
+    int fd = connected(s, text);
     for (uint64_t end = clock_ns() + PATIENCE_NS; !atomic_load(&s->r);) {
         assert_true(clock_ns() < end);
         nap();
@@ -122,6 +129,30 @@ static void test_unread(void **state)
     }
 }
 
+static void test_framing(void **state)
+{
+    (void)state;
+    static const char *const odd[] = {
+        "POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nContent-Length: 4\r\n\r\n{}ab",
+        "POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\ntransfer-encoding: chunked\r\n\r\n"
+        "2\r\n{}\r\n0\r\n\r\n",
+        "POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n2\r\n{}\r\n0\r\n"
+        "\r\n",
+        "POST /x HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\nContent-Length: 2\r\n\r\n{}",
+    };
+    struct scene s = {0};
+    open_web(&s);
+    for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
+        char got[13] = "";
+        int fd = connected(&s, odd[i]);
+        assert_int_equal(recv(fd, got, sizeof got - 1, MSG_WAITALL), sizeof got - 1);
+        assert_string_equal(got, "HTTP/1.1 400");
+        close(fd);
+    }
+    assert_null(atomic_load(&s.r));
+    web_close(s.h);
+}
+
 static void *let_go(void *ctx)
 {
     struct scene *s = ctx;
@@ -150,6 +181,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_unread),
         cmocka_unit_test(test_through),
+        cmocka_unit_test(test_framing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
