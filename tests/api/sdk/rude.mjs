@@ -2,26 +2,12 @@
 // rude.mjs: clients that are slow, gone, malformed or many, at once; others must be served meanwhile, and nothing may
 // be left behind (descriptors, memory, places in the queue).
 import assert from 'node:assert/strict';
-import { readdirSync, readFileSync } from 'node:fs';
 import net from 'node:net';
-import { check, finish, program, model, serve } from './server.mjs';
-import { spawn } from 'node:child_process';
+import { check, finish, serve, until } from './server.mjs';
 
-// A server whose process id is known.
-const child = spawn(program, [model, '--batch', '4', '--queue', '300'], { stdio: ['pipe', 'pipe', 'inherit'] });
-const url = await new Promise((resolve) => child.stdout.once('data', (d) => resolve(String(d).trim())));
+const server = await serve({ batch: 4, queue: 300 });
+const { url, fds, rss, metrics } = server;
 const { hostname, port } = new URL(url);
-const fds = () => readdirSync(`/proc/${child.pid}/fd`).length;
-const rss = () => Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${child.pid}/status`, 'utf8'))[1]) / 1024;
-const metrics = async () => Object.fromEntries((await (await fetch(url + '/metrics')).text()).split('\n')
-  .filter((l) => l && l[0] !== '#').map((l) => [l.slice(0, l.lastIndexOf(' ')), Number(l.slice(l.lastIndexOf(' ') + 1))]));
-const until = async (what, f) => {
-  for (let i = 0; i < 600; i++) {
-    if (await f()) return;
-    await new Promise((r) => setTimeout(r, 50));
-  }
-  throw new Error('never: ' + what);
-};
 
 const body = (o) => JSON.stringify({ model: 'k3-demo', temperature: 0, reasoning_effort: 'none',
   messages: [{ role: 'user', content: 'Define whale.' }], ...o });
@@ -129,9 +115,7 @@ await check('200 slow or vanishing clients, and the others are served', async ()
   assert.ok(rss() < before.rss + 400, `memory ${before.rss} -> ${rss()} MiB`);
   await served();
 });
-child.stdin.end();
-await new Promise((r) => child.on('exit', (code) => { if (code) console.log('FAIL api_server ended with ' + code); r(); }));
-await check('it ended by itself', () => assert.equal(child.exitCode, 0));
+await check('it ended by itself', async () => assert.equal(await server.stop(), 0));
 
 // A queue of two: the third that waits gets 429 and when to come again.
 const node = await serve({ batch: 1, queue: 2 });

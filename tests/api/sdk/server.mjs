@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// server.mjs: starts api_server and stops it.
-import { spawn } from 'node:child_process';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+// server.mjs: starts api_server and stops it; looks at it from outside.
+import { execFileSync, spawn } from 'node:child_process';
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import http from 'node:http';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 
@@ -27,8 +28,17 @@ export async function serve(options = {}) {
     });
     child.on('exit', (code) => reject(new Error('api_server ended with ' + code)));
   });
+  const ps = (...a) => execFileSync(a[0], a.slice(1), { encoding: 'utf8' });
+  const proc = existsSync('/proc/self/fd') && `/proc/${child.pid}`; // else macOS
   return {
     url,
+    pid: child.pid,
+    fds: () => (proc ? readdirSync(proc + '/fd').length
+      : ps('lsof', '-a', '-p', String(child.pid), '-d', '0-65535', '-Ff').split('\n').filter((l) => l[0] === 'f').length),
+    rss: () => // MiB
+      (proc ? Number(/VmRSS:\s+(\d+)/.exec(readFileSync(proc + '/status', 'utf8'))[1])
+        : Number(ps('ps', '-o', 'rss=', '-p', String(child.pid)))) / 1024,
+    metrics: async () => Object.fromEntries((await get(url + '/metrics')).split('\n').filter((l) => l && l[0] !== '#').map((l) => [l.slice(0, l.lastIndexOf(' ')), Number(l.slice(l.lastIndexOf(' ') + 1))])),
     // Another script, cut into tokens in another way (see api_server.c). No request may be under way.
     script: (text, cut) =>
       new Promise((resolve) => {
@@ -42,10 +52,24 @@ export async function serve(options = {}) {
       }),
     stop: () =>
       new Promise((resolve) => {
-        child.on('exit', resolve);
+        child.on('exit', resolve); // with its exit status
         child.stdin.end();
       }),
   };
+}
+
+// By a connection of its own, which is closed then.
+const get = (url) => new Promise((resolve, reject) =>
+  http.get(url, { agent: false }, (r) => {
+    let text = '';
+    r.on('data', (d) => (text += d)).on('end', () => resolve(text)).on('error', reject);
+  }).on('error', reject));
+export async function until(what, f, seconds = 60) {
+  for (const end = Date.now() + seconds * 1000; Date.now() < end; ) {
+    if (await f()) return;
+    await new Promise((r) => setTimeout(r, 50));
+  }
+  throw new Error('never: ' + what);
 }
 
 let failed = 0;
