@@ -117,11 +117,20 @@ static enum fetch_prio highest(const struct flight *fl)
     return p;
 }
 
-static void update(struct flight *fl)
+static void update(struct fetch *f, struct flight *fl)
 {
+    bool others = true;
     fl->peers_only = true;
     for (struct link *l = fl->wants.next; l != &fl->wants; l = l->next) {
         fl->peers_only &= want_of(l)->peers_only;
+        others &= want_of(l)->others;
+    }
+    if (others != fl->others) {
+        fl->others = others;
+        if (!fl->begun) {
+            link_cut(&fl->all);
+            link_add(flight_queue(f, fl), &fl->all);
+        }
     }
 }
 
@@ -137,7 +146,7 @@ static void set_prio(struct fetch *f, struct flight *fl, enum fetch_prio p)
         f->owed[p] += fl->begun ? fl->left : fl->size;
     }
     link_cut(&fl->all);
-    link_add(fl->begun ? &f->begun[p] : &f->waiting[p], &fl->all);
+    link_add(flight_queue(f, fl), &fl->all);
     if (up) {
         plan_arrival(f, fl);
     }
@@ -147,7 +156,8 @@ static void set_prio(struct fetch *f, struct flight *fl, enum fetch_prio p)
         next = l->next;
         if (g->prio < p && source_is_origin(g->s) && f->o.ops.origin_raise) {
             get_raise(f, g, p);
-        } else if (g->prio < p && g->s->n_gets > 1 && g->s->gets.next != &g->in_source) {
+        } else if (g->prio < p &&
+                   (g->relay || (g->s->n_gets > 1 && g->s->gets.next != &g->in_source))) {
             get_close(f, g, true);
         }
     }
@@ -191,13 +201,14 @@ int fetch_get_object(struct fetch *f, struct object_key k, const struct fetch_wa
         fl->size = size;
         fl->n = storage_chunks(size);
         fl->prio = o->prio;
+        fl->others = o->others;
         fl->asked_at = fl->last_byte = f->now;
         fl->say_at = f->now + FETCH_SAY_NS;
         f->look_at = u64_min(f->look_at, fl->say_at);
         link_init(&fl->wants);
         link_init(&fl->gets);
         hash_in(f, fl);
-        link_add(&f->waiting[fl->prio], &fl->all);
+        link_add(flight_queue(f, fl), &fl->all);
         f->n_waiting++;
         plan_arrival(f, fl);
     }
@@ -206,12 +217,13 @@ int fetch_get_object(struct fetch *f, struct object_key k, const struct fetch_wa
     w->prio = o->prio;
     w->deadline = o->deadline_ns ? o->deadline_ns : FETCH_NEVER;
     w->peers_only = o->peers_only;
+    w->others = o->others;
     w->done = o->done;
     w->ctx = o->ctx;
     f->want_deadline = u64_min(f->want_deadline, w->deadline);
     link_add(&fl->wants, &w->in_flight);
     f->n_wants++;
-    update(fl);
+    update(f, fl);
     if (w->prio > fl->prio) {
         set_prio(f, fl, w->prio);
     }
@@ -242,7 +254,7 @@ void fetch_cancel(struct fetch *f, struct fetch_want *h)
         if (fl->wants.next == &fl->wants) {
             flight_end(f, fl, ERR_CANCELLED, "nobody wants it any more");
         } else {
-            update(fl);
+            update(f, fl);
             set_prio(f, fl, highest(fl));
         }
     }
@@ -306,7 +318,7 @@ static void expire(struct fetch *f)
                 link_add(&f->expired, l);
                 want_of(l)->fl = NULL;
             }
-            update(fl);
+            update(f, fl);
             set_prio(f, fl, highest(fl));
         }
     }
@@ -415,7 +427,8 @@ int fetch_open(const struct fetch_opts *o, struct fetch **out, struct err *e)
     const struct storage_ops *st = o->storage;
     if (!o->ops.now || !o->ops.send_get || !o->ops.send_cancel || !st || !st->size ||
         !st->digests || !st->put_begin || !st->put_chunk || !st->put_end ||
-        !o->ops.origin_get != !o->ops.origin_cancel) {
+        !o->ops.origin_get != !o->ops.origin_cancel ||
+        (o->leases && (!o->ops.chunk || !o->ops.lease_end || !o->ops.send_take))) {
         return err_set(e, ERR_ARG, "the fetch engine misses one of the functions it works with");
     }
     struct fetch *f = calloc(1, sizeof *f);
@@ -433,7 +446,11 @@ int fetch_open(const struct fetch_opts *o, struct fetch **out, struct err *e)
     f->o.give_up_ms = o->give_up_ms ? o->give_up_ms : GIVE_UP_MS;
     for (int i = 0; i < FETCH_PRIOS; i++) {
         link_init(&f->waiting[i]);
+        link_init(&f->waiting[i + FETCH_PRIOS]);
         link_init(&f->begun[i]);
+    }
+    if (o->leases) {
+        order_seed(&f->seed, o->root, o->self);
     }
     link_init(&f->ended);
     link_init(&f->expired);
@@ -452,8 +469,8 @@ void fetch_close(struct fetch *f)
     fetch_enter(f);
     f->closing = true;
     for (int p = 0; p < FETCH_PRIOS; p++) {
-        struct link *lists[] = {&f->waiting[p], &f->begun[p]};
-        for (int k = 0; k < 2; k++) {
+        struct link *lists[] = {&f->waiting[p], &f->waiting[p + FETCH_PRIOS], &f->begun[p]};
+        for (int k = 0; k < 3; k++) {
             while (lists[k]->next != lists[k]) {
                 flight_end(f, flight_of(lists[k]->next), ERR_CANCELLED, "the node stops");
             }

@@ -54,6 +54,18 @@
 #define FETCH_TRIAL_NS (150 * FETCH_MS) /* at most once in ... */
 #define FETCH_TRIAL_EVERY_NS (10 * FETCH_S)
 #define FETCH_ORIGIN_RETRY_NS (5 * FETCH_S)
+/* Leases: the origin by way of another member (fetch_on_ask and what follows it) */
+#define FETCH_LEASE_NS (2 * FETCH_S)         /* without a byte of it, or too slow: passed on */
+#define FETCH_LEASE_SLOW 2                   /* too slow: below 1 / this of the own origin's rate */
+#define FETCH_LEASE_CLAIM_NS (8 * FETCH_S)   /* that it says to be at it counts so long */
+#define FETCH_LEASE_OBJECT_NS (12 * FETCH_S) /* one object among others that come */
+#define FETCH_LEASE_PAUSE_NS (10 * FETCH_S)  /* no new leases after one was passed on ... */
+#define FETCH_LEASE_SLOW_NS (60 * FETCH_S)   /* ... and for slowness */
+#define FETCH_LEASE_TAKEN_NS (10 * FETCH_S)  /* who said that it fetches it is asked so long */
+#define FETCH_LEASE_GETS 4                   /* open Gets by lease for one object ... */
+#define FETCH_LEASE_GETS_MAX 128             /* ... and at one peer */
+#define FETCH_OTHERS_MAX 256                 /* objects under way for others alone */
+#define FETCH_OTHERS_LEASE_MAX 64            /* and of those by lease */
 /* Faults */
 #define FETCH_DEAD_MIN_NS (2 * FETCH_S)   /* no byte for eight hedge times, within these bounds: */
 #define FETCH_DEAD_MAX_NS (8 * FETCH_S)   /* its Gets are given up */
@@ -80,6 +92,7 @@ enum fetch_refusal {
     FETCH_REFUSE_DEADLINE = 7,
     FETCH_REFUSE_MODEL = 8, /* clears all bits */
     FETCH_REFUSE_TOO_MANY = 9,
+    FETCH_REFUSE_ORIGIN = 10, /* to a lease */
 };
 
 struct fetch_get {
@@ -89,6 +102,7 @@ struct fetch_get {
     enum fetch_prio prio;
     uint32_t deadline_ms; /* 0: none */
     bool want_digests;    /* Digests before the first Data */
+    bool relay;           /* a lease: fetch it, each chunk comes after a Digests of its own */
 };
 
 /* What the engine needs. All required unless said. */
@@ -116,6 +130,15 @@ struct fetch_ops {
     void (*wake)(void *ctx);
     /* One line for the log, without a newline. May be NULL. */
     void (*log)(void *ctx, const char *line);
+    /* ---- leases; not looked at without fetch_opts.leases ---- */
+    /* A chunk has come that may be handed on before the object is whole: from this node's origin,
+     * or equal to a digest that two members or more vouch for. p is valid during the call. */
+    void (*chunk)(void *ctx, struct object_key k, uint64_t size, uint32_t chunk, const uint8_t *p,
+                  size_t n, const uint8_t sha[SHA256_SIZE], enum basis b);
+    /* Whoever waits for it here by lease is to be refused (FETCH_REFUSE_ORIGIN). */
+    void (*lease_end)(void *ctx, struct object_key k, uint32_t retry_ms);
+    /* Tell a peer that this node fetches these itself; n is 1 .. WIRE_TAKE_MAX. */
+    void (*send_take)(void *ctx, uint32_t peer, const struct object_key *k, uint32_t n);
 };
 
 /* 0 in a number means the default beside it. */
@@ -128,6 +151,9 @@ struct fetch_opts {
     uint64_t give_up_ms;   /* 30000: without any byte for an object, and without an origin */
     const char *(*name_of)(void *ctx, struct object_key k, char *buf, size_t n); /* may be NULL */
     void *name_ctx;
+    /* Leases: members download each object from the origin once, in the order of order.h. */
+    bool leases;
+    uint8_t self[SHA256_SIZE], root[SHA256_SIZE]; /* this node, the model */
 };
 
 struct fetch;      /* opaque */
@@ -161,6 +187,7 @@ struct fetch_want_opts {
     enum fetch_prio prio;
     uint64_t deadline_ns; /* by `now`; 0: none. Then it ends with ERR_TIMEOUT */
     bool peers_only; /* never the origin (background copies); ERR_NOTFOUND when no peer has it */
+    bool others;     /* on behalf of other nodes: has room of its own among objects under way */
     fetch_done_fn done;
     void *ctx;
 };
@@ -231,6 +258,22 @@ void fetch_origin_up(struct fetch *f, bool up);
 /* What is known of it from elsewhere (measured by the store, remembered from last time). */
 void fetch_origin_estimate(struct fetch *f, double rate, uint64_t latency_ns);
 
+/* ---- leases ---- */
+
+/* This peer understands leases, and says this of its origin: at hello and whenever it tells more.
+ * busy_ms: the origin has asked to be left alone for so long; that holds for this node, too. */
+void fetch_on_origin_state(struct fetch *f, uint32_t peer, bool works, uint64_t busy_ms,
+                           uint64_t bytes_s);
+/* The same of this node, for telling others. */
+void fetch_origin_state(const struct fetch *f, bool *works, uint64_t *busy_ms, uint64_t *bytes_s);
+/* This node's origin has asked to be left alone. */
+void fetch_origin_busy(struct fetch *f, uint64_t ms);
+/* A peer asks for an object by lease, which this node does not hold. 0: yes (the caller then wants
+ * it, unless it does already); else the reason to refuse with, and *retry_ms. */
+uint32_t fetch_on_ask(struct fetch *f, uint32_t peer, struct object_key k, uint32_t *retry_ms);
+/* A peer says that it fetches these itself. */
+void fetch_on_take(struct fetch *f, uint32_t peer, const struct object_key *k, uint32_t n);
+
 /* ---- what a peer has, bans, numbers ---- */
 
 bool fetch_peer_has(const struct fetch *f, uint32_t peer, struct object_key k);
@@ -266,7 +309,10 @@ struct fetch_peer_stats {
 struct fetch_stats {
     uint64_t objects, failed, cancelled; /* that ended */
     uint64_t peer_bytes, origin_bytes, dup_bytes, bad_chunks, hedges, conflicts;
-    uint64_t origin_objects; /* that needed it */
+    uint64_t origin_objects;    /* that needed it */
+    uint64_t leases, passed_on; /* objects asked by lease; leases that did not do */
+    uint64_t takes;             /* objects fetched out of order */
+    uint64_t lease_bytes;       /* of peer_bytes: came by lease */
     uint32_t waiting, begun, wants, peers;
     uint64_t buffered;  /* bytes of objects under way (the storage holds them) */
     uint64_t in_flight; /* bytes asked for and not there, peers */

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define LEASE_AGAIN_MS 200 /* nobody wants it here just now; whoever waits may ask anew */
+
 int flight_begin(struct fetch *f, struct flight *fl)
 {
     struct err e = {0};
@@ -55,6 +57,7 @@ int flight_begin(struct fetch *f, struct flight *fl)
     f->n_waiting--;
     f->n_begun++;
     f->begun_bytes += fl->size;
+    room_take(f, fl, fl->others ? ROOM_OTHERS : ROOM_OWN);
     return 0;
 }
 
@@ -88,6 +91,7 @@ static void fill_result(struct flight *fl, uint64_t now)
 static void retire(struct fetch *f, struct flight *fl)
 {
     close_gets(f, fl);
+    relay_leave(f, fl);
     if (fl->r) {
         fill_result(fl, f->now);
     }
@@ -99,6 +103,7 @@ static void retire(struct fetch *f, struct flight *fl)
     if (fl->begun) {
         f->n_begun--;
         f->begun_bytes -= fl->size;
+        room_leave(f, fl);
     } else {
         f->n_waiting--;
     }
@@ -136,6 +141,9 @@ void flight_end(struct fetch *f, struct flight *fl, int code, const char *fmt, .
     static const uint8_t none[SHA256_SIZE];
     struct err ignored = {0};
     give_back(f, fl, code, BASIS_NONE, none, &ignored);
+    if (f->o.leases) {
+        f->o.ops.lease_end(f->o.ops.ctx, fl->key, code == ERR_CANCELLED ? LEASE_AGAIN_MS : 0);
+    }
     if (!fl->r) {
         fl->r = calloc(1, sizeof *fl->r);
     }
@@ -247,6 +255,9 @@ void flight_chunk(struct fetch *f, struct flight *fl, uint32_t i, const uint8_t 
     if (code) {
         flight_end(f, fl, code, "%s", e.msg);
         return;
+    }
+    if (f->o.leases && (m == FETCH_NOBODY || c->basis >= BASIS_TWO_MEMBERS)) {
+        f->o.ops.chunk(f->o.ops.ctx, fl->key, fl->size, i, p, n, c->sha, (enum basis)c->basis);
     }
     c->done = true;
     c->by = (uint8_t)m;

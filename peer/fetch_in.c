@@ -1,182 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * fetch_in.c: Gets, and what comes back for them from peers and from the origin. Nothing here
- * believes a peer: a message is compared with what was asked of exactly that peer. */
+ * fetch_in.c: what comes back for Gets from peers and from the origin. Nothing here believes a
+ * peer: a message is compared with what was asked of exactly that peer. */
 #include "peer/fetch_int.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#define BUSY_MIN_NS (20 * FETCH_MS) /* after the layer below or a peer said that it is busy */
+#define BUSY_MIN_NS (20 * FETCH_MS) /* after a peer said that it is busy */
 #define BUSY_MAX_NS (10 * FETCH_S)
 #define REFUSED_IN_A_ROW 8
-
-/* ---- Gets ---- */
-
-static void unask(struct flight *fl, const struct source *s, uint32_t i)
-{
-    struct fchunk *c = &fl->c[i];
-    if (source_is_origin(s)) {
-        c->origin = false;
-        return;
-    }
-    c->asks--;
-    fl->unasked += !c->done && c->asks == 0;
-}
-
-/* Chunk i of the Get has come, or will not. */
-static void get_clear(struct get *g, uint32_t i)
-{
-    g->open &= ~(1ull << (i - g->first));
-    g->s->in_flight[g->prio] -= storage_chunk_len(g->fl->size, i);
-    unask(g->fl, g->s, i);
-}
-
-static uint32_t deadline_ms(const struct fetch *f, const struct flight *fl)
-{
-    uint64_t d = 0;
-    for (struct link *l = fl->wants.next; l != &fl->wants; l = l->next) {
-        d = u64_max(d, want_of(l)->deadline);
-    }
-    if (d == FETCH_NEVER || d <= f->now) {
-        return 0;
-    }
-    uint64_t ms = (d - f->now) / FETCH_MS + 1;
-    return ms > UINT32_MAX ? 0 : (uint32_t)ms;
-}
-
-int get_send(struct fetch *f, struct flight *fl, struct source *s, uint32_t first, uint32_t n,
-             bool hedge)
-{
-    bool origin = source_is_origin(s);
-    uint32_t m = origin ? FETCH_NOBODY : flight_member(fl, s->rec);
-    struct get *g = m == FETCH_NOBODY && !origin ? NULL : calloc(1, sizeof *g);
-    if (!g) {
-        return ERR_NOMEM;
-    }
-    struct fetch_get w = {.id = s->next_id, .key = fl->key, .first = first, .n = n};
-    w.prio = fl->prio;
-    w.deadline_ms = deadline_ms(f, fl);
-    uint64_t bytes = 0;
-    for (uint32_t i = first; i < first + n; i++) {
-        w.want_digests |= fl->c[i].basis < BASIS_TWO_MEMBERS;
-        bytes += storage_chunk_len(fl->size, i);
-    }
-    int code;
-    if (origin) {
-        code = f->o.ops.origin_get(f->o.ops.ctx, w.id, fl->key, first, n, fl->prio);
-    } else {
-        code = f->o.ops.send_get(f->o.ops.ctx, s->slot, &w);
-    }
-    if (code) {
-        free(g);
-        if (origin) {
-            f->origin_after = f->now + FETCH_ORIGIN_RETRY_NS;
-            f->look_at = u64_min(f->look_at, f->origin_after);
-        } else if (code == ERR_BUSY) {
-            s->not_before = f->now + BUSY_MIN_NS;
-            f->look_at = u64_min(f->look_at, s->not_before);
-        } else {
-            source_fault(f, s, "could not be sent a request");
-        }
-        return code;
-    }
-    s->next_id++;
-    g->s = s;
-    g->fl = fl;
-    g->id = w.id;
-    g->sent = g->last = f->now;
-    g->first = first;
-    g->n = n;
-    g->open = n == 64 ? UINT64_MAX : (1ull << n) - 1;
-    g->prio = fl->prio;
-    g->want_digests = w.want_digests && !origin;
-    g->hedge = hedge;
-    g->member = (uint8_t)m;
-    source_asked(f, s, g->prio, bytes);
-    for (uint32_t i = first; i < first + n; i++) {
-        struct fchunk *c = &fl->c[i];
-        if (origin) {
-            c->origin = true;
-        } else {
-            fl->unasked -= !c->done && c->asks == 0;
-            c->asks++;
-        }
-    }
-    link_add(&s->gets, &g->in_source);
-    link_add(&fl->gets, &g->in_flight);
-    s->n_gets++;
-    fl->n_gets += !origin;
-    if (hedge) {
-        f->hedge_asked += bytes;
-        f->s.hedges++;
-        fl->r->hedges++;
-    }
-    return 0;
-}
-
-void get_raise(struct fetch *f, struct get *g, enum fetch_prio prio)
-{
-    uint64_t bytes = 0;
-    for (uint32_t i = 0; i < g->n; i++) {
-        bytes += g->open >> i & 1 ? storage_chunk_len(g->fl->size, g->first + i) : 0;
-    }
-    g->s->in_flight[g->prio] -= bytes;
-    g->s->in_flight[prio] += bytes;
-    g->prio = prio;
-    f->o.ops.origin_raise(f->o.ops.ctx, g->id, prio);
-}
-
-void get_close(struct fetch *f, struct get *g, bool cancel)
-{
-    struct source *s = g->s;
-    struct flight *fl = g->fl;
-    uint64_t bytes = 0;
-    bool was_late = s->late;
-    for (uint32_t i = g->first; g->open; i++) {
-        if (g->open >> (i - g->first) & 1) {
-            bytes += storage_chunk_len(fl->size, i);
-            get_clear(g, i);
-        }
-    }
-    link_cut(&g->in_source);
-    link_cut(&g->in_flight);
-    s->n_gets--;
-    if (source_is_origin(s)) {
-        if (cancel && bytes) {
-            f->o.ops.origin_cancel(f->o.ops.ctx, g->id);
-        }
-    } else {
-        fl->n_gets--;
-        if (cancel && bytes) {
-            s->allow_late += bytes;
-            f->o.ops.send_cancel(f->o.ops.ctx, s->slot, g->id);
-            if (was_late) {
-                source_fault(f, s, "did not give what it was asked for in time");
-            }
-        }
-    }
-    free(g);
-    f->dirty = true;
-}
-
-void get_forget_chunk(struct fetch *f, struct flight *fl, uint32_t i)
-{
-    for (struct link *l = fl->gets.next, *next; l != &fl->gets; l = next) {
-        struct get *g = get_of_flight(l);
-        next = l->next;
-        if (i < g->first || i - g->first >= g->n || !(g->open >> (i - g->first) & 1)) {
-            continue;
-        }
-        bool needed = false;
-        for (uint32_t k = 0; k < g->n && !needed; k++) {
-            needed = (g->open >> k & 1) && !fl->c[g->first + k].done;
-        }
-        if (!needed) {
-            get_close(f, g, true);
-        }
-    }
-}
 
 static struct get *find(struct source *s, uint64_t id)
 {
@@ -188,9 +20,20 @@ static struct get *find(struct source *s, uint64_t id)
     return NULL;
 }
 
-static struct source *peer_of(const struct fetch *f, uint32_t peer)
+/* Bits of chunks first .. first + n - 1 in the Get's masks; they are among its chunks. */
+static uint64_t mask_of(const struct get *g, uint32_t first, uint32_t n)
 {
-    return peer < FETCH_PEERS_MAX ? f->peer[peer] : NULL;
+    return (n >= 64 ? UINT64_MAX : (1ull << n) - 1) << (first - g->first);
+}
+
+/* A lease's digests come as the chunks do; others all at once. */
+static bool digests_fit(const struct get *g, uint32_t first, uint32_t n)
+{
+    if (!g->relay) {
+        return !g->digested && first == g->first && n == g->n;
+    }
+    return first >= g->first && n <= g->n && first - g->first <= g->n - n &&
+           !(g->digested & mask_of(g, first, n));
 }
 
 static void protocol(struct fetch *f, struct source *s, const char *why)
@@ -263,7 +106,7 @@ void fetch_on_digests(struct fetch *f, uint32_t peer, uint64_t id, uint64_t obje
                       uint32_t first, uint32_t n, const uint8_t *sha, uint32_t source,
                       const uint8_t *object_digest)
 {
-    struct source *s = peer_of(f, peer);
+    struct source *s = fetch_peer(f, peer);
     if (!s || s->rec->banned_until > f->o.ops.now(f->o.ops.ctx)) {
         return;
     }
@@ -278,7 +121,7 @@ void fetch_on_digests(struct fetch *f, uint32_t peer, uint64_t id, uint64_t obje
         fetch_leave(f);
         return;
     }
-    if (g->got_digests || first != g->first || n != g->n) {
+    if (n < 1 || !digests_fit(g, first, n)) {
         give_up(f, g);
         protocol(f, s, "sent digests of other chunks than asked for");
         fetch_leave(f);
@@ -290,7 +133,7 @@ void fetch_on_digests(struct fetch *f, uint32_t peer, uint64_t id, uint64_t obje
         fetch_leave(f);
         return;
     }
-    g->got_digests = true;
+    g->digested |= mask_of(g, first, n);
     struct fmember *m = &fl->m[g->member];
     uint32_t mine = g->member;
     m->claimed = claimed;
@@ -390,7 +233,7 @@ static void late_data(struct fetch *f, struct source *s, uint64_t id, size_t n)
 void fetch_on_data(struct fetch *f, uint32_t peer, uint64_t id, uint32_t chunk, bool last,
                    const uint8_t *p, size_t n, const uint8_t *sha256_or_null)
 {
-    struct source *s = peer_of(f, peer);
+    struct source *s = fetch_peer(f, peer);
     if (!s || s->rec->banned_until > f->o.ops.now(f->o.ops.ctx)) {
         return;
     }
@@ -409,7 +252,7 @@ void fetch_on_data(struct fetch *f, uint32_t peer, uint64_t id, uint32_t chunk, 
         wrong = "sent a chunk twice";
     } else if (n != storage_chunk_len(fl->size, chunk)) {
         wrong = "sent a chunk of a wrong size";
-    } else if (g->want_digests && !g->got_digests) {
+    } else if (g->want_digests && !(g->digested >> (chunk - g->first) & 1)) {
         wrong = "sent a chunk before its digest";
     }
     if (wrong) {
@@ -442,7 +285,11 @@ void fetch_on_data(struct fetch *f, uint32_t peer, uint64_t id, uint32_t chunk, 
         fetch_leave(f);
         return;
     }
-    source_gave(f, s, n);
+    if (g->relay) {
+        relay_gave(f, s, n);
+    } else {
+        source_gave(f, s, n);
+    }
     fl->last_byte = g->last = f->now;
     fl->say_at = f->now + FETCH_SAY_NS;
     get_clear(g, chunk);
@@ -467,12 +314,12 @@ void fetch_on_data(struct fetch *f, uint32_t peer, uint64_t id, uint32_t chunk, 
 
 void fetch_on_bytes(struct fetch *f, uint32_t peer, uint64_t n)
 {
-    struct source *s = peer_of(f, peer);
-    if (!s || !s->n_gets || !n) {
+    struct source *s = fetch_peer(f, peer);
+    if (!s || !(s->n_gets + s->n_relays) || !n) {
         return;
     }
     fetch_enter(f);
-    s->last_bytes = f->now;
+    s->last_bytes = s->lease_byte = f->now;
     struct flight *fl = get_of_source(s->gets.next)->fl;
     fl->last_byte = f->now;
     fl->say_at = f->now + FETCH_SAY_NS;
@@ -482,7 +329,7 @@ void fetch_on_bytes(struct fetch *f, uint32_t peer, uint64_t n)
 void fetch_on_refuse(struct fetch *f, uint32_t peer, uint64_t id, uint32_t reason,
                      uint32_t retry_ms, const char *text)
 {
-    struct source *s = peer_of(f, peer);
+    struct source *s = fetch_peer(f, peer);
     if (!s) {
         return;
     }
@@ -492,6 +339,11 @@ void fetch_on_refuse(struct fetch *f, uint32_t peer, uint64_t id, uint32_t reaso
         if (id == 0 || id >= s->next_id) {
             protocol(f, s, "refused what it was not asked for");
         }
+        fetch_leave(f);
+        return;
+    }
+    if (g->relay) {
+        relay_refused(f, g, reason, retry_ms);
         fetch_leave(f);
         return;
     }
@@ -555,6 +407,7 @@ void fetch_on_origin_data(struct fetch *f, uint64_t id, uint32_t chunk, const ui
         sha256(p, n, got);
     }
     source_gave(f, &f->origin, n);
+    relay_flow(f, n);
     fl->last_byte = g->last = f->now;
     fl->say_at = f->now + FETCH_SAY_NS;
     bool same = c->basis != BASIS_NONE && memcmp(got, c->sha, SHA256_SIZE) == 0;

@@ -6,19 +6,26 @@
  *   fetch_plan.c  which source is asked for which chunks; hedges
  *   fetch_origin.c  when the origin takes part; members that contradict each other
  *   fetch_time.c  late and dead peers, lines about objects without bytes
+ *   fetch_get.c   Gets
  *   fetch_in.c    what comes from peers and the origin
+ *   fetch_relay.c leases: the origin by way of another member
  *   fetch_peer.c  peers: connection, records by node id, strikes and bans, rates
  *   fetch_have.c  sets of what a peer has
  *   fetch_stats.c numbers and sentences for people
  *
- * Invariants after every call: a chunk's `asks` is the number of open Gets of peers whose `open`
- * has its bit; `unasked` is the number of chunks neither done nor asked of a peer; `left` is the
- * bytes of chunks not done; a source's in_flight[p] is the bytes of the open chunks of its Gets of
- * priority p; f->begun_bytes the sizes of the objects begun. */
+ * A lease is the origin by way of another member: its Gets count as the origin's, not as the
+ * peer's.
+ *
+ * Invariants after every call: a chunk's `asks` is the number of open Gets of peers (but leases)
+ * whose `open` has its bit, `origin` is set when one of the origin or of a lease has it; `unasked`
+ * is the number of chunks neither done nor asked of a peer; `left` is the bytes of chunks not done;
+ * a source's in_flight[p] is the bytes of the open chunks of its Gets (but leases) of priority p;
+ * f->begun_bytes the sizes of the objects begun, f->room[] the same by class. */
 #ifndef SHOAL_PEER_FETCH_INT_H
 #define SHOAL_PEER_FETCH_INT_H
 
 #include "peer/fetch.h"
+#include "peer/order.h"
 #include "peer/rate.h"
 
 #define FETCH_NEVER UINT64_MAX
@@ -37,7 +44,7 @@ struct want {
     struct flight *fl; /* NULL: its deadline passed, only `done` is left */
     enum fetch_prio prio;
     uint64_t deadline;
-    bool peers_only;
+    bool peers_only, others;
     fetch_done_fn done;
     void *ctx;
 };
@@ -47,7 +54,7 @@ struct fchunk {
     uint8_t basis;
     uint8_t member;    /* whose word sha is, with BASIS_ONE_MEMBER */
     uint8_t by;        /* member whose bytes they are; FETCH_NOBODY: the origin */
-    bool done, origin; /* origin: in an open Get of the origin */
+    bool done, origin; /* origin: in an open Get of the origin, or of a lease */
     uint8_t asks;
 };
 
@@ -56,6 +63,7 @@ struct fmember {
     struct record *rec;
     bool excluded; /* not asked again for this object */
     bool stated;   /* digests came from it */
+    bool no_lease; /* not asked by lease for this object */
     bool has_object, disputed;
     uint8_t claimed;             /* what it says that its digests rest on */
     uint8_t object[SHA256_SIZE]; /* digest of the object that it stated */
@@ -71,6 +79,13 @@ struct claim {
 };
 #define FETCH_CLAIMS_MAX 8
 
+/* Whose way to the origin an object takes. */
+enum how { HOW_OPEN, HOW_SELF, HOW_LEASE };
+
+/* Objects begun are bounded in classes, so that what waits for another node never takes the room
+ * of what others wait for here (peer/README.md has the argument). */
+enum room { ROOM_OWN, ROOM_OTHERS, ROOM_OWN_LEASE, ROOM_OTHERS_LEASE, ROOMS };
+
 /* One object under way, or waiting to be. */
 struct flight {
     struct link all; /* f->waiting[prio] or f->begun[prio], in order of arrival */
@@ -79,12 +94,18 @@ struct flight {
     uint64_t size;
     uint32_t n; /* chunks */
     enum fetch_prio prio;
-    bool begun, ended;  /* ended: only `done` calls are left */
-    bool origin_wanted; /* the origin takes part from now on */
-    bool origin_failed; /* for good, see r.err */
-    bool conflict;      /* members contradict each other: only the origin counts */
-    bool disputed;      /* the same without an origin: two members must agree */
-    bool peers_only;
+    bool begun, ended;       /* ended: only `done` calls are left */
+    bool origin_wanted;      /* the origin takes part from now on */
+    bool origin_failed;      /* for good, see r.err */
+    bool conflict;           /* members contradict each other: only the origin counts */
+    bool disputed;           /* the same without an origin: two members must agree */
+    bool peers_only, others; /* others: wanted for other nodes alone */
+    enum how how;            /* with origin_wanted */
+    enum room room;          /* when begun */
+    struct source *via;      /* HOW_LEASE: the member that fetches it */
+    uint64_t via_since;      /* HOW_LEASE */
+    uint64_t lease_retry;    /* HOW_LEASE: not asked again before */
+    uint64_t take_at;        /* HOW_SELF out of order: when to say so again, 0: in order */
     struct link wants;
     struct storage_put *put;
     struct fchunk *c; /* [n] when begun */
@@ -111,7 +132,8 @@ struct get {
     uint32_t first, n;
     uint64_t open; /* bit i: chunk first + i has not come */
     enum fetch_prio prio;
-    bool want_digests, got_digests, hedge;
+    uint64_t digested; /* the same: its digest has come */
+    bool want_digests, hedge, relay;
     uint8_t member;
 };
 
@@ -131,6 +153,7 @@ struct record {
     uint32_t n_strikes, bans;
     uint64_t banned_until, pause_until, pause; /* pause: the next one's length */
     uint64_t tried;                            /* last trial that it failed, 0: none */
+    uint64_t lease_pause;                      /* no leases until then */
     struct rate rate;                          /* kept over a reconnect */
     struct latency first;                      /* from an idle connection to the first chunk */
     struct pct gap;                            /* between chunks while something is asked */
@@ -173,10 +196,26 @@ struct source {
     uint32_t good;    /* chunks since the last fault */
     uint32_t refused; /* in a row */
     bool late, first; /* first: no chunk came yet in this busy time */
+    /* leases: what it says of its origin, and what it brings of what it fetches for us */
+    bool leases, works;
+    struct order_seed seed;
+    uint64_t flow, flow_at;           /* bytes/s from its origin, said at flow_at */
+    uint64_t busy_next;               /* its word that the origin is busy counts again */
+    uint32_t n_relays;                /* open Gets by lease; not in n_gets */
+    uint64_t lease_byte;              /* the last byte of one */
+    uint64_t window_at, window_bytes; /* a stretch in which it is held to a rate */
     /* the origin */
     struct rate rate;
     struct latency lat;
 };
+
+/* A member fetches this out of order. */
+struct taken {
+    struct object_key key;
+    struct source *by;
+    uint64_t until;
+};
+#define FETCH_TAKEN_MAX 256
 
 struct fetch {
     struct fetch_opts o;
@@ -185,7 +224,20 @@ struct fetch {
     bool closing, dirty, hold; /* hold: no `done` at the end of this call */
     uint64_t told;             /* deadline that wake told of */
     uint64_t due;              /* deadline at the end of the last call */
-    struct link waiting[FETCH_PRIOS], begun[FETCH_PRIOS], ended, expired;
+    /* waiting: by priority, then those for others alone by priority */
+    struct link waiting[2 * FETCH_PRIOS], begun[FETCH_PRIOS], ended, expired;
+    struct {
+        uint32_t n;
+        uint64_t bytes;
+    } room[ROOMS];
+    struct order_seed seed;
+    uint32_t n_leases; /* objects begun with HOW_LEASE */
+    struct taken taken[FETCH_TAKEN_MAX];
+    uint32_t n_taken;
+    struct object_key take[WIRE_TAKE_MAX]; /* to be said to all */
+    uint32_t n_take;
+    uint64_t busy_until;                     /* the origin has asked to be left alone */
+    uint64_t flow_at, flow_now, flow_before; /* bytes of the origin in this second and the last */
     uint32_t n_waiting, n_begun, n_wants;
     uint64_t begun_bytes;
     uint64_t owed[FETCH_PRIOS]; /* bytes that objects of a priority still miss, waiting ones too */
@@ -263,6 +315,19 @@ static inline bool source_is_origin(const struct source *s)
 {
     return !s->rec;
 }
+/* Of the origin, directly or by lease. */
+static inline bool get_outside(const struct get *g)
+{
+    return g->relay || source_is_origin(g->s);
+}
+static inline struct source *fetch_peer(const struct fetch *f, uint32_t peer)
+{
+    return peer < FETCH_PEERS_MAX ? f->peer[peer] : NULL;
+}
+static inline struct link *flight_queue(struct fetch *f, const struct flight *fl)
+{
+    return fl->begun ? &f->begun[fl->prio] : &f->waiting[fl->prio + (fl->others ? FETCH_PRIOS : 0)];
+}
 
 /* ---- fetch.c ---- */
 /* Every public function that changes something is between these two; leave plans and calls back. */
@@ -317,6 +382,8 @@ void plan_timers(struct fetch *f); /* late and dead sources, lines, deadlines of
 bool plan_origin_usable(const struct fetch *f, const struct flight *fl); /* now */
 void plan_want_origin(struct fetch *f, struct flight *fl, const char *why);
 void plan_origin_gets(struct fetch *f, struct flight *fl);
+/* Ask s (the origin, or a member by lease) for what is missing, with `most` Gets at a time. */
+void plan_outside_gets(struct fetch *f, struct flight *fl, struct source *s, uint32_t most);
 void plan_origin_rule(struct fetch *f);
 /* Members contradict each other about fl: only the origin can tell. Without one the object goes on
  * when two others can agree, or ends. */
@@ -325,9 +392,12 @@ double plan_origin_rate(const struct fetch *f);
 /* May this peer be asked for this object at all (also later)? */
 bool plan_candidate(const struct fetch *f, const struct flight *fl, const struct source *s);
 
-/* ---- gets (fetch_in.c) ---- */
+/* ---- gets (fetch_get.c) ---- */
+enum get_kind { GET_PLAIN, GET_HEDGE, GET_RELAY };
 int get_send(struct fetch *f, struct flight *fl, struct source *s, uint32_t first, uint32_t n,
-             bool hedge);
+             enum get_kind kind);
+/* Chunk i of the Get has come, or will not. */
+void get_clear(struct get *g, uint32_t i);
 /* A Get of the origin is worth more from now on. */
 void get_raise(struct fetch *f, struct get *g, enum fetch_prio prio);
 /* The Get is over; what is open of it may be asked of others. cancel: tell the source. */
@@ -356,6 +426,27 @@ void record_add_bad(struct record *r, struct object_key k, uint64_t now);
 struct record *record_get(struct fetch *f, const uint8_t id[SHA256_SIZE], bool make);
 /* Member number of a record in an object; makes it; FETCH_NOBODY when there are too many. */
 uint32_t flight_member(struct flight *fl, struct record *rec);
+
+/* ---- fetch_relay.c ---- */
+/* May anybody go to the origin for it now: this node, or another that it would ask? */
+bool relay_outside(const struct fetch *f, const struct flight *fl);
+/* Would it go by lease now? */
+bool relay_foreign(const struct fetch *f, const struct flight *fl);
+/* Who goes to the origin for it, from now on: fl->how. False: nobody can at the moment. */
+bool relay_settle(struct fetch *f, struct flight *fl);
+void relay_gets(struct fetch *f, struct flight *fl); /* HOW_LEASE: ask for what is missing */
+void relay_asked(struct fetch *f, struct source *s);
+void relay_gave(struct fetch *f, struct source *s, uint64_t n);
+void relay_refused(struct fetch *f, struct get *g, uint32_t reason, uint32_t retry_ms);
+void relay_flow(struct fetch *f, uint64_t n); /* bytes of this node's own origin */
+void relay_timers(struct fetch *f);           /* leases that bring nothing, or too little */
+void relay_peer_down(struct fetch *f, struct source *s); /* after its Gets are closed */
+void relay_say(struct fetch *f);                         /* what was taken, to all */
+/* The object leaves HOW_LEASE or HOW_SELF (it ends, or somebody else is chosen). */
+void relay_leave(struct fetch *f, struct flight *fl);
+void room_take(struct fetch *f, struct flight *fl, enum room r);
+void room_leave(struct fetch *f, struct flight *fl);
+bool room_has(const struct fetch *f, const struct flight *fl, enum room r);
 
 /* ---- fetch_stats.c ---- */
 /* A sentence: whom this object waits for. */

@@ -78,7 +78,7 @@ static bool covered(struct fetch *f, struct flight *fl, double latency, double r
     double chunk = flight_chunk_bytes(fl), bytes = (double)fl->unasked * chunk;
     for (struct link *l = fl->gets.next; l != &fl->gets; l = l->next) {
         const struct get *g = get_of_flight(l);
-        if (!source_is_origin(g->s) && (!source_proven(g->s) || g->s->late)) {
+        if (!get_outside(g) && (!source_proven(g->s) || g->s->late)) {
             bytes += __builtin_popcountll(g->open) * chunk; /* to be asked of the others */
         }
     }
@@ -98,7 +98,7 @@ void plan_want_origin(struct fetch *f, struct flight *fl, const char *why)
     uint32_t tried = 0;
     for (struct link *l = fl->gets.next; l != &fl->gets; l = l->next) {
         struct get *g = get_of_flight(l);
-        if (!source_is_origin(g->s) && !source_proven(g->s)) {
+        if (!get_outside(g) && !source_proven(g->s)) {
             g->s->rec->tried = f->now;
             tried++;
         }
@@ -131,16 +131,15 @@ static bool origin_full(const struct fetch *f)
     return (double)source_queued(&f->origin, FETCH_BACKGROUND) > ahead + 2 * CHUNK;
 }
 
-/* Ask the origin for what is missing: first what nobody is asked for, then the rest. Two Gets at a
- * time, so that it does not idle between them. */
-void plan_origin_gets(struct fetch *f, struct flight *fl)
+/* First what nobody is asked for, then the rest. */
+void plan_outside_gets(struct fetch *f, struct flight *fl, struct source *s, uint32_t most)
 {
     uint32_t open = 0;
     for (struct link *l = fl->gets.next; l != &fl->gets; l = l->next) {
-        open += source_is_origin(get_of_flight(l)->s);
+        open += get_outside(get_of_flight(l));
     }
     for (int pass = 0; pass < 2; pass++) {
-        for (uint32_t i = 0; i < fl->n && open < 2; i++) {
+        for (uint32_t i = 0; i < fl->n && open < most; i++) {
             uint32_t k = 0;
             while (i + k < fl->n && k < FETCH_RUN_MAX && !fl->c[i + k].done &&
                    !fl->c[i + k].origin && (pass || !fl->c[i + k].asks)) {
@@ -149,12 +148,24 @@ void plan_origin_gets(struct fetch *f, struct flight *fl)
             if (!k) {
                 continue;
             }
-            if (get_send(f, fl, &f->origin, i, k, false)) {
+            if (get_send(f, fl, s, i, k, source_is_origin(s) ? GET_PLAIN : GET_RELAY)) {
                 return;
             }
             open++;
             i += k - 1;
         }
+    }
+}
+
+void plan_origin_gets(struct fetch *f, struct flight *fl)
+{
+    if (!relay_settle(f, fl)) {
+        return;
+    }
+    if (fl->how == HOW_LEASE) {
+        relay_gets(f, fl);
+    } else {
+        plan_outside_gets(f, fl, &f->origin, 2); /* so that it does not idle between them */
     }
 }
 
@@ -210,7 +221,7 @@ void plan_origin_rule(struct fetch *f)
             if (!first) {
                 continue;
             }
-            if (origin_full(f)) {
+            if (!relay_foreign(f, first) && origin_full(f)) {
                 f->origin_at = 0; /* looked at again when something has come */
                 return;
             }
@@ -243,6 +254,9 @@ void plan_conflict(struct fetch *f, struct flight *fl, const char *what)
     }
     if (origin) {
         fl->conflict = true;
+        if (fl->how == HOW_LEASE) {
+            relay_leave(f, fl);
+        }
         plan_want_origin(f, fl, what);
     } else {
         fl->disputed = true;

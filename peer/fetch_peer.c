@@ -359,6 +359,7 @@ void fetch_on_peer_down(struct fetch *f, uint32_t peer, bool goodbye)
         source_fault(f, s, "was lost while chunks were on the way");
     }
     source_drop_gets(f, s, false);
+    relay_peer_down(f, s);
     f->peer[peer] = NULL;
     f->n_peers--;
     while (f->slots && !f->peer[f->slots - 1]) {

@@ -37,7 +37,7 @@ uint64_t plan_hedge_ns(struct source *s)
 bool plan_candidate(const struct fetch *f, const struct flight *fl, const struct source *s)
 {
     if (fl->conflict || s->rec->banned_until > f->now || !have_test(&s->have, fl->key) ||
-        record_is_bad(s->rec, fl->key)) {
+        record_is_bad(s->rec, fl->key) || s == fl->via) {
         return false;
     }
     for (uint32_t i = 0; i < fl->n_members; i++) {
@@ -70,7 +70,8 @@ uint32_t plan_candidates(struct fetch *f, const struct flight *fl, bool desperat
             used = u64_max(used, all - w); /* whatever the priorities, twice the window at most */
         }
         uint32_t gets = FETCH_GETS_MAX - (fl->prio == FETCH_DEMAND ? 0 : FETCH_GETS_SPARE);
-        bool more = used < w && s->n_gets < gets; /* small objects: many Gets, few bytes */
+        bool more =
+            used < w && s->n_gets + s->n_relays < gets; /* small objects: many Gets, few bytes */
         c[n].room = more ? (uint32_t)((w - used + STORAGE_CHUNK - 1) / STORAGE_CHUNK) : 0;
         n++;
     }
@@ -132,7 +133,7 @@ static void assign(struct fetch *f, struct flight *fl, double *backlog)
     while (fl->unasked) {
         uint32_t n = plan_candidates(f, fl, desperate, c);
         if (!n) {
-            if (desperate || plan_origin_usable(f, fl)) {
+            if (desperate || relay_outside(f, fl)) {
                 return;
             }
             desperate = true;
@@ -161,7 +162,7 @@ static void assign(struct fetch *f, struct flight *fl, double *backlog)
         most = most < best->room ? most : best->room;
         most = most < FETCH_RUN_MAX ? most : FETCH_RUN_MAX;
         uint32_t first, k = run_of(fl, most, &first);
-        if (get_send(f, fl, best->s, first, k, false) && desperate) {
+        if (get_send(f, fl, best->s, first, k, GET_PLAIN) && desperate) {
             return;
         }
     }
@@ -191,7 +192,7 @@ static void hedge(struct fetch *f, struct flight *fl)
     for (struct link *l = fl->gets.next, *next; l != &fl->gets; l = next) {
         struct get *g = get_of_flight(l);
         next = l->next;
-        if (source_is_origin(g->s)) {
+        if (get_outside(g)) {
             continue;
         }
         double now_s = (double)source_latency(g->s) / 1e9 +
@@ -228,7 +229,7 @@ static void hedge(struct fetch *f, struct flight *fl)
                 !may_hedge(f, fl, late, k * (uint64_t)STORAGE_CHUNK)) {
                 break;
             }
-            if (get_send(f, fl, best->s, i, k, true)) {
+            if (get_send(f, fl, best->s, i, k, GET_HEDGE)) {
                 n = UINT32_MAX;
                 break;
             }
@@ -241,26 +242,22 @@ static void hedge(struct fetch *f, struct flight *fl)
 
 /* ---- all together ---- */
 
-static bool has_room(const struct fetch *f, const struct flight *fl)
-{
-    uint64_t max = fl->prio == FETCH_DEMAND ? f->o.max_bytes * 2 : f->o.max_bytes;
-    uint32_t begun = fl->prio == FETCH_DEMAND ? FETCH_BEGUN_MAX : FETCH_BEGUN_MAX - 64;
-    return !f->n_begun || (f->begun_bytes + fl->size <= max && f->n_begun < begun);
-}
-
 static void begin(struct fetch *f)
 {
-    for (int p = FETCH_DEMAND; p >= FETCH_BACKGROUND; p--) {
-        while (f->waiting[p].next != &f->waiting[p]) {
-            struct flight *fl = flight_of(f->waiting[p].next);
-            if (fl->retry_put > f->now || !has_room(f, fl)) {
+    bool blocked[2] = {false, false}; /* this node's own; those for others */
+    for (int i = 2 * FETCH_PRIOS - 1; i >= 0; i--) {
+        struct link *queue = &f->waiting[i / 2 + (i % 2 ? 0 : FETCH_PRIOS)];
+        bool others = i % 2 == 0;
+        while (!blocked[others] && queue->next != queue) {
+            struct flight *fl = flight_of(queue->next);
+            bool room = room_has(f, fl, others ? ROOM_OTHERS : ROOM_OWN);
+            if (fl->retry_put > f->now || !room) {
                 f->look_at = u64_min(f->look_at, u64_max(fl->retry_put, f->now + LOOK_NS));
-                return; /* a smaller one behind it must not starve it */
-            }
-            if (flight_begin(f, fl) == ERR_BUSY) {
+                blocked[others] = true; /* a smaller one behind it must not starve it */
+            } else if (flight_begin(f, fl) == ERR_BUSY) {
                 fl->retry_put = f->now + 20 * FETCH_MS;
                 f->look_at = u64_min(f->look_at, fl->retry_put);
-                return;
+                blocked[others] = true;
             }
         }
     }
@@ -274,7 +271,7 @@ static void without_source(struct fetch *f, struct flight *fl)
         return;
     }
     struct cand c[FETCH_PEERS_MAX];
-    bool origin = f->origin_up && !fl->peers_only && !fl->origin_failed;
+    bool origin = (f->origin_up && !fl->peers_only && !fl->origin_failed) || relay_outside(f, fl);
     if (plan_candidates(f, fl, !origin, c)) {
         fl->no_source = 0; /* as soon as there is room */
         return;
@@ -332,7 +329,7 @@ void plan_run(struct fetch *f)
             if (fl->unasked) {
                 assign(f, fl, &backlog);
             }
-            if (fl->unasked && !fl->n_gets && !fl->origin_wanted && plan_origin_usable(f, fl)) {
+            if (fl->unasked && !fl->n_gets && !fl->origin_wanted && relay_outside(f, fl)) {
                 struct cand c[FETCH_PEERS_MAX];
                 if (!plan_candidates(f, fl, false, c) && !hiccup(f, fl)) {
                     plan_want_origin(f, fl, "no peer gives it");
@@ -349,7 +346,7 @@ void plan_run(struct fetch *f)
         for (struct link *l = f->begun[p].next, *next; l != &f->begun[p]; l = next) {
             struct flight *fl = flight_of(l);
             next = l->next;
-            if (fl->origin_wanted && plan_origin_usable(f, fl)) {
+            if (fl->origin_wanted && relay_outside(f, fl)) {
                 plan_origin_gets(f, fl);
             } else if (!fl->unasked && hedges) {
                 hedge(f, fl);
@@ -359,5 +356,8 @@ void plan_run(struct fetch *f)
     }
     if (f->n_begun) {
         f->look_at = u64_min(f->look_at, f->now + LOOK_NS);
+    }
+    if (f->n_take) {
+        relay_say(f);
     }
 }

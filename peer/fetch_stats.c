@@ -101,7 +101,10 @@ void flight_waits_for(const struct fetch *f, const struct flight *fl, char *buf,
         const struct get *g = get_of_flight(l);
         add(buf, n, &at, "%s%s (%d chunks, asked %.1f s ago%s)", at ? ", " : "waits for ",
             source_is_origin(g->s) ? "the origin" : g->s->rec->name, __builtin_popcountll(g->open),
-            (double)(f->now - g->sent) / 1e9, g->s->late ? ", late" : "");
+            (double)(f->now - g->sent) / 1e9,
+            g->relay     ? ", it fetches them from the origin"
+            : g->s->late ? ", late"
+                         : "");
     }
     if (at) {
         return;
@@ -136,8 +139,8 @@ int fetch_explain(struct fetch *f, struct buf *out)
     int r = 0;
     f->now = u64_max(f->now, f->o.ops.now(f->o.ops.ctx));
     for (int p = FETCH_DEMAND; p >= FETCH_BACKGROUND && !r; p--) {
-        struct link *lists[] = {&f->begun[p], &f->waiting[p]};
-        for (int k = 0; k < 2 && !r; k++) {
+        struct link *lists[] = {&f->begun[p], &f->waiting[p], &f->waiting[p + FETCH_PRIOS]};
+        for (int k = 0; k < 3 && !r; k++) {
             for (struct link *l = lists[k]->next; l != lists[k] && !r; l = l->next) {
                 const struct flight *fl = flight_of(l);
                 char name[FETCH_NAME], on[300];

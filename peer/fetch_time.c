@@ -71,9 +71,10 @@ void plan_timers(struct fetch *f)
     }
     f->look_at = FETCH_NEVER;
     f->dirty = true;
+    relay_timers(f);
     for (int p = 0; p < FETCH_PRIOS; p++) {
-        struct link *lists[] = {&f->waiting[p], &f->begun[p]};
-        for (int k = 0; k < 2; k++) {
+        struct link *lists[] = {&f->waiting[p], &f->waiting[p + FETCH_PRIOS], &f->begun[p]};
+        for (int k = 0; k < 3; k++) {
             for (struct link *l = lists[k]->next, *next; l != lists[k]; l = next) {
                 struct flight *fl = flight_of(l);
                 next = l->next;
@@ -83,7 +84,7 @@ void plan_timers(struct fetch *f)
                 }
                 f->look_at = u64_min(f->look_at, fl->say_at);
                 if (fl->begun && f->now - fl->last_byte >= f->o.give_up_ms * FETCH_MS &&
-                    !plan_origin_usable(f, fl)) {
+                    !relay_outside(f, fl)) {
                     char on[300];
                     flight_waits_for(f, fl, on, sizeof on);
                     flight_end(f, fl, ERR_TIMEOUT, "no byte for %llu s; %s",
@@ -100,7 +101,7 @@ void plan_timers(struct fetch *f)
             next = l->next;
             bool highest = source_queued(s, g->prio) == source_queued(s, FETCH_BACKGROUND) ||
                            source_queued(s, g->prio) == s->in_flight[g->prio];
-            if (highest && s->last_data > g->last &&
+            if (!g->relay && highest && s->last_data > g->last &&
                 f->now - g->last >
                     FETCH_DEAD_MAX_NS + (uint64_t)((double)source_queued(s, g->prio) /
                                                    source_rate_now(f, s) * 4e9)) {

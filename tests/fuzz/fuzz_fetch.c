@@ -135,8 +135,11 @@ static void step(struct world *w, const uint8_t *d)
     uint64_t id = w->id[p] - d[4] % 4 + d[4] / 128;
     size_t n = storage_chunk_len(BYTES, c < 6 ? c : 5) + (d[5] == 255);
     struct object_key k = {0, 0, o};
-    struct fetch_want_opts want = {(enum fetch_prio)(d[5] % 3), d[6] ? 0 : w->now + FETCH_S,
-                                   d[7] == 1, done, w};
+    struct fetch_want_opts want = {.prio = (enum fetch_prio)(d[5] % 3),
+                                   .deadline_ns = d[6] ? 0 : w->now + FETCH_S,
+                                   .peers_only = d[7] == 1,
+                                   .done = done,
+                                   .ctx = w};
     uint8_t sha[8 * SHA256_SIZE], id32[SHA256_SIZE] = {(uint8_t)p};
     for (uint32_t i = 0; i < 8; i++) {
         right(o, c + i, sha + (size_t)i * SHA256_SIZE);

@@ -168,9 +168,17 @@ static void op_log(void *ctx, const char *line)
 
 struct fetch_ops sim_ops(struct sim *s)
 {
-    return (struct fetch_ops){s,         op_now,        op_get,           op_cancel,       op_bad,
-                              op_banned, op_origin_get, op_origin_cancel, op_origin_raise, op_wake,
-                              op_log};
+    return (struct fetch_ops){.ctx = s,
+                              .now = op_now,
+                              .send_get = op_get,
+                              .send_cancel = op_cancel,
+                              .send_bad = op_bad,
+                              .banned = op_banned,
+                              .origin_get = op_origin_get,
+                              .origin_cancel = op_origin_cancel,
+                              .origin_raise = op_origin_raise,
+                              .wake = op_wake,
+                              .log = op_log};
 }
 
 /* ---- peers ---- */
