@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: MIT
+// product.metal: weight matrix times 1 to 8 rows of activations; more rows are more threadgroups.
+//
+// How dot32's 32 accumulators lie over threads: four neighbouring threads are a row of weights,
+// thread k of them holds accumulators 8k to 8k+7. So a thread's eight weights of a block of 32 lie
+// together (16 bytes of bf16), the four threads read the block without a gap, and all but two folds
+// happen in registers. A SIMD group covers eight rows, or sixteen where each thread takes two: then
+// a loaded activation serves both. Four blocks are fetched before the first is used, to keep
+// requests in flight. Needs columns in multiples of 128 and aligned rows; product_*_any, a lane an
+// accumulator, takes everything else.
+#ifndef SHOAL_SHADERS_PRODUCT
+#define SHOAL_SHADERS_PRODUCT
+
+#include "prelude.metal"
+
+#define SH_FETCH 4 // blocks of 32 columns
+
+// The value of an e2m1 nibble: 0 .5 1 1.5 2 3 4 6, then their negatives.
+inline float sh_e2m1(uint n)
+{
+    uint m = n & 7u;
+    float v = m < 2 ? (m == 0 ? 0.0f : 0.5f) : as_type<float>((m << 22) + 0x3f000000u);
+    return as_type<float>(as_type<uint>(v) | (n & 8u) << 28);
+}
+
+// 2^(s - 127), NaN for 255. A weight times it is exact, or infinite above the binary32 range.
+inline float sh_e8m0(uint s)
+{
+    return s == 255 ? SH_NAN : s == 0 ? SH_BITS(0x00400000u) : as_type<float>(s << 23);
+}
+
+inline uint sh_row_bytes(int type, uint cols)
+{
+    return type == SH_F32 ? 4 * cols : type == SH_BF16 ? 2 * cols : type == SH_I8 ? cols : (cols + 1) / 2;
+}
+
+// Weight c of a row, for any shape.
+inline float sh_weight(int type, device const uchar *row, device const uchar *scales, uint c)
+{
+    if (type == SH_F32) {
+        return ((device const float *)row)[c];
+    }
+    if (type == SH_BF16) {
+        return sh_bf16(((device const ushort *)row)[c]);
+    }
+    if (type == SH_I8) {
+        return (float)((device const int8_t *)row)[c];
+    }
+    uint byte = row[c / 2];
+    return sh_e2m1(c % 2 ? byte >> 4 : byte & 15u) * sh_e8m0(scales[c / 32]);
+}
+
+// A lane an accumulator, a SIMD group a row of weights, one row of x after the other.
+#define SH_PRODUCT_ANY(NAME, TYPE)                                                                 \
+    kernel void NAME(constant sh_product &a [[buffer(0)]], SH_POS,                                 \
+                     device const uchar *w [[buffer(1)]], device const uchar *scale [[buffer(2)]], \
+                     device const float *x [[buffer(3)]], device float *y [[buffer(4)]],           \
+                     device const uint *xmap [[buffer(5)]],                                        \
+                     device const uint *ymap [[buffer(6)]])                                        \
+    {                                                                                              \
+        uint row = group.x * SH_PRODUCT_GROUPS + sg;                                               \
+        if (row >= a.rows) {                                                                       \
+            return;                                                                                \
+        }                                                                                          \
+        device const uchar *wr = w + (ulong)row * sh_row_bytes(TYPE, a.cols);                      \
+        device const uchar *sr = scale + (ulong)row * ((a.cols + 31) / 32);                        \
+        for (uint t = 0; t < a.T; t++) {                                                           \
+            device const float *xt = x + (ulong)(a.xmapped ? xmap[t] : t) * a.xstride;             \
+            float acc = 0.0f;                                                                      \
+            for (uint c = lane; c < a.cols; c += 32) {                                             \
+                acc = sh_fma(sh_weight(TYPE, wr, sr, c), xt[c], acc);                              \
+            }                                                                                      \
+            float d = sh_fold32(acc);                                                              \
+            if (lane == 0) {                                                                       \
+                if (TYPE == SH_I8) {                                                               \
+                    d = ((device const float *)scale)[row] * d;                                    \
+                }                                                                                  \
+                y[(ulong)(a.ymapped ? ymap[t] : t) * a.ystride + row] = sh_z(d);                   \
+            }                                                                                      \
+        }                                                                                          \
+    }
+
+SH_PRODUCT_ANY(product_f32_any, SH_F32)
+SH_PRODUCT_ANY(product_bf16_any, SH_BF16)
+SH_PRODUCT_ANY(product_mxfp4_any, SH_MXFP4)
+SH_PRODUCT_ANY(product_i8_any, SH_I8)
+
+// Eight weights of a block as they lie in memory: part k of the block at `block`.
+struct sh_raw {
+    uint4 a, b;
+};
+
+inline uint4 sh_uint4(uint x, uint y, uint z, uint w)
+{
+    uint4 v;
+    v.x = x;
+    v.y = y;
+    v.z = z;
+    v.w = w;
+    return v;
+}
+
+template <int TYPE> inline sh_raw sh_fetch(device const uchar *row, uint block, uint k)
+{
+    sh_raw r;
+    r.a = sh_uint4(0, 0, 0, 0);
+    r.b = r.a;
+    if (TYPE == SH_F32) {
+        device const uint4 *p = (device const uint4 *)(row + block * 128 + k * 32);
+        r.a = p[0];
+        r.b = p[1];
+    } else if (TYPE == SH_BF16) {
+        r.a = *(device const uint4 *)(row + block * 64 + k * 16);
+    } else if (TYPE == SH_I8) {
+        uint2 v = *(device const uint2 *)(row + block * 32 + k * 8);
+        r.a.x = v.x;
+        r.a.y = v.y;
+    } else {
+        r.a.x = *(device const uint *)(row + block * 16 + k * 4);
+    }
+    return r;
+}
+
+inline float sh_byte(uint word, uint i)
+{
+    return (float)((int)(word << (24 - 8 * i)) >> 24);
+}
+
+// The eight weights. lut: the values of the sixteen nibbles; s: the block's scale.
+template <int TYPE>
+inline void sh_decode(thread float *w, sh_raw r, SH_SHARED_PTR(float) lut, float s)
+{
+    if (TYPE == SH_F32) {
+        w[0] = as_type<float>(r.a.x);
+        w[1] = as_type<float>(r.a.y);
+        w[2] = as_type<float>(r.a.z);
+        w[3] = as_type<float>(r.a.w);
+        w[4] = as_type<float>(r.b.x);
+        w[5] = as_type<float>(r.b.y);
+        w[6] = as_type<float>(r.b.z);
+        w[7] = as_type<float>(r.b.w);
+    } else if (TYPE == SH_BF16) {
+        w[0] = as_type<float>(r.a.x << 16);
+        w[1] = as_type<float>(r.a.x & 0xffff0000u);
+        w[2] = as_type<float>(r.a.y << 16);
+        w[3] = as_type<float>(r.a.y & 0xffff0000u);
+        w[4] = as_type<float>(r.a.z << 16);
+        w[5] = as_type<float>(r.a.z & 0xffff0000u);
+        w[6] = as_type<float>(r.a.w << 16);
+        w[7] = as_type<float>(r.a.w & 0xffff0000u);
+    } else if (TYPE == SH_I8) {
+#pragma unroll
+        for (uint i = 0; i < 4; i++) {
+            w[i] = sh_byte(r.a.x, i);
+            w[i + 4] = sh_byte(r.a.y, i);
+        }
+    } else {
+#pragma unroll
+        for (uint i = 0; i < 8; i++) {
+            w[i] = lut[(r.a.x >> (4 * i)) & 15u] * s;
+        }
+    }
+}
+
+// out[r * T + t] = dot32 of weight row `rows[r]` and x + xo[t], in all four threads of the row.
+template <int TYPE, int T, int R>
+inline void sh_dots(thread float *out, device const uchar *w, device const uchar *scale,
+                    thread const uint *rows, uint cols, device const float *x,
+                    thread const ulong *xo, uint lane, SH_SHARED_PTR(float) lut)
+{
+    uint k = lane & 3u, blocks = cols / 32;
+    float acc[R * T * 8];
+#pragma unroll
+    for (int i = 0; i < R * T * 8; i++) {
+        acc[i] = 0.0f;
+    }
+    for (uint b = 0; b < blocks; b += SH_FETCH) {
+        sh_raw raw[SH_FETCH * R];
+        uint scales[R];
+#pragma unroll
+        for (int r = 0; r < R; r++) {
+            device const uchar *row = w + (ulong)rows[r] * sh_row_bytes(TYPE, cols);
+#pragma unroll
+            for (int i = 0; i < SH_FETCH; i++) {
+                raw[r * SH_FETCH + i] = sh_fetch<TYPE>(row, b + i, k);
+            }
+            scales[r] = TYPE == SH_MXFP4
+                            ? *(device const uint *)(scale + (ulong)rows[r] * blocks + b)
+                            : 0;
+        }
+#pragma unroll
+        for (int i = 0; i < SH_FETCH; i++) {
+            float v[R * 8];
+#pragma unroll
+            for (int r = 0; r < R; r++) {
+                float s = TYPE == SH_MXFP4 ? sh_e8m0(scales[r] >> (8 * i) & 255u) : 0.0f;
+                sh_decode<TYPE>(v + r * 8, raw[r * SH_FETCH + i], lut, s);
+            }
+#pragma unroll
+            for (int t = 0; t < T; t++) {
+                device const float4 *p =
+                    (device const float4 *)(x + xo[t] + (b + i) * 32 + k * 8);
+                float4 lo = p[0], hi = p[1];
+#pragma unroll
+                for (int r = 0; r < R; r++) {
+                    thread float *c = acc + (r * T + t) * 8;
+                    thread const float *q = v + r * 8;
+                    c[0] = sh_fma(q[0], lo.x, c[0]);
+                    c[1] = sh_fma(q[1], lo.y, c[1]);
+                    c[2] = sh_fma(q[2], lo.z, c[2]);
+                    c[3] = sh_fma(q[3], lo.w, c[3]);
+                    c[4] = sh_fma(q[4], hi.x, c[4]);
+                    c[5] = sh_fma(q[5], hi.y, c[5]);
+                    c[6] = sh_fma(q[6], hi.z, c[6]);
+                    c[7] = sh_fma(q[7], hi.w, c[7]);
+                }
+            }
+        }
+    }
+    // Accumulator 8k + i: +16 is two threads on, +8 one thread on, the rest is here.
+#pragma unroll
+    for (int n = 0; n < R * T; n++) {
+        thread float *c = acc + n * 8;
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            c[i] += simd_shuffle_xor(c[i], (ushort)2);
+        }
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            c[i] += simd_shuffle_xor(c[i], (ushort)1);
+        }
+        c[0] += c[4];
+        c[1] += c[5];
+        c[2] += c[6];
+        c[3] += c[7];
+        c[0] += c[2];
+        c[1] += c[3];
+        out[n] = c[0] + c[1];
+    }
+}
+
+// Threadgroup (rows, tile of T rows of x). Rows beyond the last are computed again and not stored.
+template <int TYPE, int T, int R>
+inline void sh_product_rows(constant sh_product &a, uint3 group, uint lane, uint sg,
+                            device const uchar *w, device const uchar *scale, device const float *x,
+                            device float *y, device const uint *xmap, device const uint *ymap,
+                            SH_SHARED_PTR(float) lut)
+{
+    uint first = (group.x * SH_PRODUCT_GROUPS + sg) * (8 * R) + (lane >> 2), t0 = group.y * T;
+    uint rows[R];
+    ulong xo[T];
+    float out[R * T];
+#pragma unroll
+    for (int r = 0; r < R; r++) {
+        rows[r] = first + 8 * r < a.rows ? first + 8 * r : a.rows - 1;
+    }
+#pragma unroll
+    for (int t = 0; t < T; t++) {
+        uint i = t0 + t < a.T ? t0 + t : a.T - 1;
+        xo[t] = (ulong)(a.xmapped ? xmap[i] : i) * a.xstride;
+    }
+    sh_dots<TYPE, T, R>(out, w, scale, rows, a.cols, x, xo, lane, lut);
+    if ((lane & 3u) == 0) {
+#pragma unroll
+        for (int r = 0; r < R; r++) {
+            uint row = first + 8 * r;
+#pragma unroll
+            for (int t = 0; t < T; t++) {
+                if (row < a.rows && t0 + t < a.T) {
+                    float d = out[r * T + t];
+                    if (TYPE == SH_I8) {
+                        d = ((device const float *)scale)[row] * d;
+                    }
+                    uint i = a.ymapped ? ymap[t0 + t] : t0 + t;
+                    y[(ulong)i * a.ystride + row] = sh_z(d);
+                }
+            }
+        }
+    }
+}
+
+#define SH_PRODUCT(NAME, TYPE, T, R)                                                               \
+    kernel void NAME(constant sh_product &a [[buffer(0)]], SH_POS,                                 \
+                     device const uchar *w [[buffer(1)]], device const uchar *scale [[buffer(2)]], \
+                     device const float *x [[buffer(3)]], device float *y [[buffer(4)]],           \
+                     device const uint *xmap [[buffer(5)]],                                        \
+                     device const uint *ymap [[buffer(6)]])                                        \
+    {                                                                                              \
+        SH_SHARED(float, lut, 16);                                                                 \
+        if (TYPE == SH_MXFP4) {                                                                    \
+            if (tid < 16) {                                                                        \
+                lut[tid] = sh_e2m1(tid);                                                           \
+            }                                                                                      \
+            threadgroup_barrier(mem_flags::mem_threadgroup);                                       \
+        }                                                                                          \
+        sh_product_rows<TYPE, T, R>(a, group, lane, sg, w, scale, x, y, xmap, ymap, lut);          \
+    }
+
+// Two rows a thread, one where eight rows of x fill the registers.
+SH_PRODUCT(product_f32_1, SH_F32, 1, 1)
+SH_PRODUCT(product_f32_2, SH_F32, 2, 1)
+SH_PRODUCT(product_f32_4, SH_F32, 4, 1)
+SH_PRODUCT(product_f32_8, SH_F32, 8, 1)
+SH_PRODUCT(product_bf16_1, SH_BF16, 1, 1)
+SH_PRODUCT(product_bf16_2, SH_BF16, 2, 2)
+SH_PRODUCT(product_bf16_4, SH_BF16, 4, 2)
+SH_PRODUCT(product_bf16_8, SH_BF16, 8, 1)
+SH_PRODUCT(product_mxfp4_1, SH_MXFP4, 1, 2)
+SH_PRODUCT(product_mxfp4_2, SH_MXFP4, 2, 2)
+SH_PRODUCT(product_mxfp4_4, SH_MXFP4, 4, 2)
+SH_PRODUCT(product_mxfp4_8, SH_MXFP4, 8, 1)
+SH_PRODUCT(product_i8_1, SH_I8, 1, 2)
+SH_PRODUCT(product_i8_2, SH_I8, 2, 2)
+SH_PRODUCT(product_i8_4, SH_I8, 4, 2)
+SH_PRODUCT(product_i8_8, SH_I8, 8, 1)
+
+#endif
