@@ -32,6 +32,10 @@ struct infer_opts {
      * May be NULL. */
     int (*progress)(void *ctx, const struct infer_progress *p);
     void *progress_ctx;
+    /* Told which experts a layer's router chose for the `rows` rows of a step: n distinct ones,
+     * ascending. May be NULL. */
+    void (*routed)(void *ctx, uint32_t layer, uint32_t rows, const uint32_t *ids, size_t n);
+    void *routed_ctx;
 };
 
 /* Loads the resident spine (this can take long: the store's log and stats tell). */
@@ -57,8 +61,10 @@ int infer_state_copy(const struct infer_state *s, struct infer_state **out, stru
  * numerics version and a SHA-256; load refuses another model, version, or a damaged file. */
 int infer_state_save(const struct infer_state *s, const char *path, struct err *e);
 int infer_state_load(struct infer *f, const char *path, struct infer_state **out, struct err *e);
-/* Bytes of a state at `pos` tokens. */
+/* Bytes of a state at `pos` tokens (architecture note, 2.11): of this infer's model; of a model
+ * that is known by its configuration alone. */
 uint64_t infer_state_bytes(const struct infer *f, uint32_t pos);
+uint64_t infer_shape_bytes(const struct model_config *c, uint32_t pos);
 
 /* ---- the forward pass ---- */
 

@@ -17,36 +17,55 @@ uint32_t state_slot(const struct infer *f, uint32_t l)
     return n;
 }
 
-uint32_t state_count(const struct infer *f, enum model_attn kind)
+static uint32_t count(const struct model_config *c, enum model_attn kind)
 {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < f->c->n_layers; i++) {
-        n += f->c->attn[i] == kind;
+    for (uint32_t i = 0; i < c->n_layers; i++) {
+        n += c->attn[i] == kind;
     }
     return n;
 }
 
+static size_t kda_floats(const struct model_config *c)
+{
+    return (size_t)c->kda_heads * c->kda_dim * c->kda_dim;
+}
+
+static size_t conv_floats(const struct model_config *c)
+{
+    return (size_t)3 * (c->conv - 1) * c->kda_heads * c->kda_dim;
+}
+
+uint64_t infer_shape_bytes(const struct model_config *c, uint32_t pos)
+{
+    uint64_t kda = (uint64_t)count(c, MODEL_KDA) * (kda_floats(c) + conv_floats(c));
+    uint64_t mla = (uint64_t)count(c, MODEL_MLA) * (c->kv_rank + c->rope) * pos;
+    return (kda + mla) * sizeof(float);
+}
+
+uint64_t infer_state_bytes(const struct infer *f, uint32_t pos)
+{
+    return infer_shape_bytes(f->c, pos);
+}
+
+uint32_t state_count(const struct infer *f, enum model_attn kind)
+{
+    return count(f->c, kind);
+}
+
 size_t state_kda_floats(const struct infer *f)
 {
-    return (size_t)f->c->kda_heads * f->c->kda_dim * f->c->kda_dim;
+    return kda_floats(f->c);
 }
 
 size_t state_conv_floats(const struct infer *f)
 {
-    return (size_t)3 * (f->c->conv - 1) * f->c->kda_heads * f->c->kda_dim;
+    return conv_floats(f->c);
 }
 
 uint32_t state_latent_width(const struct infer *f)
 {
     return f->c->kv_rank + f->c->rope;
-}
-
-uint64_t infer_state_bytes(const struct infer *f, uint32_t pos)
-{
-    uint64_t kda =
-        (uint64_t)state_count(f, MODEL_KDA) * (state_kda_floats(f) + state_conv_floats(f));
-    uint64_t mla = (uint64_t)state_count(f, MODEL_MLA) * state_latent_width(f) * pos;
-    return (kda + mla) * sizeof(float);
 }
 
 int infer_state_new(struct infer *f, struct infer_state **out, struct err *e)

@@ -6,11 +6,14 @@
  * interleaved, medians, with everything in memory; and with nothing in memory, where sharing is
  * for: bytes read for a token. Keeping: a chat of about 2,000 tokens grown by ten turns with kept
  * states, against the prefill of its new tokens alone (each turn from a copied state, without
- * engine). Exit 1 when the turns cost more than 2 % above, in processor time, since other programs
- * may be running. Every receipt is compared with its pair's. */
+ * engine); what a kept state takes at K3's shape. Exit 1 when the turns cost more than 2 % above,
+ * in processor time, since other programs may be running. Every receipt is compared with its
+ * pair's. */
 #include "tests/engine/eng_kit.h"
 
+#include "node/model/config.h"
 #include "proto/base/clock.h"
+#include "proto/base/file.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -335,8 +338,32 @@ static int keeping(const char *model)
     return more > 0.02;
 }
 
+/* What a kept state takes at the size of the released model, whose configuration is all it needs.
+ */
+static void kept_bytes(void)
+{
+    static const uint32_t at[] = {0, 2000, 100000};
+    struct buf text;
+    struct model_config c;
+    struct err e = {0};
+    buf_init(&text, 1 << 20);
+    if (file_read_all(SHOAL_TEST_DIR "/model/data/k3/config.json", &text, &e) ||
+        model_config_parse(text.p, text.n, &c, &e)) {
+        fail_msg("%s", e.msg);
+    }
+    printf("a kept state at K3's shape:");
+    for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
+        printf("%s %u tokens %llu bytes (464 MB + 55 KB a token: %.0f MB)", i ? "," : "", at[i],
+               (unsigned long long)infer_shape_bytes(&c, at[i]), 464 + 0.055 * at[i]);
+    }
+    printf("\n");
+    model_config_free(&c);
+    buf_free(&text);
+}
+
 int main(int argc, char **argv)
 {
+    kept_bytes();
     const char *model = argc > 1 ? argv[1] : SHOAL_SOURCE_DIR "/node/demo/model";
     for (unsigned threads = 1; threads <= 2; threads++) {
         step_costs(model, threads);

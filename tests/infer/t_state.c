@@ -3,6 +3,7 @@
  * used, numbers that are not finite, rows that make no sense, cancelling). */
 #include "rig.h"
 
+#include "node/model/config.h"
 #include "proto/base/file.h"
 
 #include <fcntl.h>
@@ -40,6 +41,56 @@ static void feed(struct rig *r, struct infer_state *st, uint32_t k, uint32_t n, 
             fail_msg("%s", e.msg);
         }
     }
+}
+
+/* The numbers of the architecture note (2.11), not those of our reader of config.json. */
+static void bytes_at_the_released_shape(void **s)
+{
+    (void)s;
+    enum { KDA_LAYERS = 69, MLA_LAYERS = 24, HEADS = 96, WIDTH = 128, STREAMS = 3, PAST = 3 };
+    const uint64_t fixed = 4ull * KDA_LAYERS *
+                           (STREAMS * PAST * (HEADS * WIDTH) + (uint64_t)HEADS * WIDTH * WIDTH),
+                   each = 4ull * MLA_LAYERS * (512 + 64);
+    struct buf text;
+    struct model_config c;
+    struct err e = {0};
+    buf_init(&text, 1 << 20);
+    assert_int_equal(file_read_all(SHOAL_TEST_DIR "/model/data/k3/config.json", &text, &e), 0);
+    assert_int_equal(model_config_parse(text.p, text.n, &c, &e), 0);
+    static const uint32_t at[] = {0, 1, 2000, 100000};
+    for (size_t i = 0; i < 4; i++) {
+        assert_int_equal(infer_shape_bytes(&c, at[i]), fixed + at[i] * each);
+    }
+    assert_int_equal(fixed, 464633856); /* 464 MB, and 55 KB a token */
+    assert_int_equal(each, 55296);
+    model_config_free(&c);
+    buf_free(&text);
+}
+
+/* What the formula says is what a state's file holds, beside its head (56) and checksum (32). */
+static void bytes_are_what_is_stored(void **s)
+{
+    (void)s;
+    char dir[] = "/tmp/t_state_XXXXXX", path[64];
+    struct rig r;
+    struct err e = {0};
+    struct stat sb;
+    assert_non_null(mkdtemp(dir));
+    snprintf(path, sizeof path, "%s/s", dir);
+    open_or_fail(&r, tiny_a);
+    float *a = malloc(infer_config(r.f)->vocab * sizeof *a);
+    struct infer_state *st;
+    assert_int_equal(infer_state_new(r.f, &st, &e), 0);
+    for (uint32_t n = 0; n < 3; n++) {
+        assert_int_equal(infer_state_save(st, path, &e), 0);
+        assert_int_equal(stat(path, &sb), 0);
+        assert_int_equal(sb.st_size, 56 + infer_shape_bytes(infer_config(r.f), 35 * n) + 32);
+        feed(&r, st, 35 * n, 35, a);
+    }
+    infer_state_free(st);
+    free(a);
+    rig_close(&r);
+    rig_remove(dir);
 }
 
 static void rollback_by_copy(void **s)
@@ -318,6 +369,8 @@ static void cancels_within_a_layer(void **s)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bytes_at_the_released_shape),
+        cmocka_unit_test(bytes_are_what_is_stored),
         cmocka_unit_test(rollback_by_copy),
         cmocka_unit_test(save_load_damage),
         cmocka_unit_test(weights_are_refused_by_name),
