@@ -208,14 +208,16 @@ static int check_bad_chunk(const Shoal__BadChunk *b, struct err *e)
     return id_ok(b->got, false) && id_ok(b->want, false) ? 0 : bad(e, "BadChunk", "a digest");
 }
 
-static int check_take(const Shoal__LeaseTake *t, struct err *e)
+/* Objects of LeaseTake, Offer and Kept. */
+static int check_objects(const char *what, Shoal__ObjectId *const *o, size_t n, size_t max,
+                         struct err *e)
 {
-    if (t->n_objects < 1 || t->n_objects > WIRE_TAKE_MAX) {
-        return bad(e, "LeaseTake", "the number of objects");
+    if (n < 1 || n > max) {
+        return bad(e, what, "the number of objects");
     }
-    for (size_t i = 0; i < t->n_objects; i++) {
-        if (!object_ok(t->objects[i])) {
-            return bad(e, "LeaseTake", "an object");
+    for (size_t i = 0; i < n; i++) {
+        if (!object_ok(o[i])) {
+            return bad(e, what, "an object");
         }
     }
     return 0;
@@ -348,7 +350,16 @@ int codec_check(const Shoal__Frame *f, uint32_t raw_n, struct err *e)
     case SHOAL__FRAME__KIND_ORIGIN_STATE:
         return f->origin_state->busy_ms <= WIRE_BUSY_MS_MAX ? 0 : bad(e, "OriginState", "busy_ms");
     case SHOAL__FRAME__KIND_LEASE_TAKE:
-        return check_take(f->lease_take, e);
+        return check_objects("LeaseTake", f->lease_take->objects, f->lease_take->n_objects,
+                             WIRE_TAKE_MAX, e);
+    case SHOAL__FRAME__KIND_PLACE:
+        return f->place->budget <= WIRE_BUDGET_MAX && f->place->used <= WIRE_BUDGET_MAX
+                   ? 0
+                   : bad(e, "Place", "budget or used");
+    case SHOAL__FRAME__KIND_OFFER:
+        return check_objects("Offer", f->offer->objects, f->offer->n_objects, WIRE_OFFER_MAX, e);
+    case SHOAL__FRAME__KIND_KEPT:
+        return check_objects("Kept", f->kept->objects, f->kept->n_objects, WIRE_OFFER_MAX, e);
     case SHOAL__FRAME__KIND_FILE_GET:
         return check_file_get(f->file_get, e);
     case SHOAL__FRAME__KIND_FILE_DATA:
@@ -367,8 +378,8 @@ int codec_check(const Shoal__Frame *f, uint32_t raw_n, struct err *e)
     case SHOAL__FRAME__KIND_STATEMENTS_ASK:
         return check_statements_ask(f->statements_ask, e);
     default:
-        return 0; /* Ping, Pong, HaveAsk, Cancel, KeyAsk: any number will do; unknown kinds are
-                     ignored */
+        return 0; /* Ping, Pong, HaveAsk, Cancel, KeyAsk, Warm: any number will do; unknown kinds
+                     are ignored */
     }
 }
 

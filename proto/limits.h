@@ -37,8 +37,10 @@
 #define WIRE_PARTS_MAX 256       /* frames of one snapshot */
 #define WIRE_SPANS_MAX 4096      /* added and removed spans of one HaveDelta together */
 #define WIRE_CREDIT_MAX (1u << 30)
-#define WIRE_BUSY_MS_MAX 600000 /* OriginState.busy_ms */
-#define WIRE_TAKE_MAX 256       /* objects of one LeaseTake, at least 1 */
+#define WIRE_BUSY_MS_MAX 600000      /* OriginState.busy_ms */
+#define WIRE_TAKE_MAX 256            /* objects of one LeaseTake, at least 1 */
+#define WIRE_OFFER_MAX 256           /* objects of one Offer or Kept, at least 1 */
+#define WIRE_BUDGET_MAX (1ull << 60) /* Place.budget and used */
 
 #define WIRE_FILE_OPEN 4           /* FileGets not answered on a connection, in one direction */
 #define WIRE_FILE_NAME 255         /* FileGet.name */

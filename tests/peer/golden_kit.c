@@ -196,6 +196,45 @@ void golden_lease_take(Shoal__Frame *f)
     m->objects = p;
 }
 
+void golden_place(Shoal__Frame *f)
+{
+    BEGIN(Place, PLACE, place, PLACE);
+    m->budget = 1000000000000;
+    m->used = 17547264;
+    m->may_background = true;
+    m->seq = 300;
+}
+
+void golden_warm(Shoal__Frame *f)
+{
+    BEGIN(Warm, WARM, warm, WARM);
+    m->on = true;
+}
+
+void golden_offer(Shoal__Frame *f)
+{
+    BEGIN(Offer, OFFER, offer, OFFER);
+    static Shoal__ObjectId o[2], *p[2] = {&o[0], &o[1]};
+    for (int i = 0; i < 2; i++) {
+        shoal__object_id__init(&o[i]);
+        o[i].layer = 91;
+        o[i].index = (uint32_t)(894 + i);
+    }
+    m->n_objects = 2;
+    m->objects = p;
+}
+
+void golden_kept(Shoal__Frame *f)
+{
+    BEGIN(Kept, KEPT, kept, KEPT);
+    static Shoal__ObjectId o, *p[1] = {&o};
+    shoal__object_id__init(&o);
+    o.layer = 91;
+    o.index = 895;
+    m->n_objects = 1;
+    m->objects = p;
+}
+
 void golden_data(Shoal__Frame *f)
 {
     BEGIN(Data, DATA, data, DATA);
@@ -349,6 +388,10 @@ const struct golden golden_all[] = {
     {"verify_reply", golden_verify_reply},
     {"origin_state", golden_origin_state},
     {"lease_take", golden_lease_take},
+    {"place", golden_place},
+    {"warm", golden_warm},
+    {"offer", golden_offer},
+    {"kept", golden_kept},
     {"statements", golden_statements},
     {"statements_ask", golden_statements_ask},
 };

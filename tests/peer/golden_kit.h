@@ -42,6 +42,10 @@ void golden_verify(Shoal__Frame *f);
 void golden_verify_reply(Shoal__Frame *f);
 void golden_origin_state(Shoal__Frame *f);
 void golden_lease_take(Shoal__Frame *f);
+void golden_place(Shoal__Frame *f);
+void golden_warm(Shoal__Frame *f);
+void golden_offer(Shoal__Frame *f);
+void golden_kept(Shoal__Frame *f);
 void golden_statements(Shoal__Frame *f);
 void golden_statements_ask(Shoal__Frame *f);
 

@@ -221,6 +221,41 @@ static void t_limits_of_questions(void **state)
     expect(&f, 0, false, "VerifyReply.ids over");
 }
 
+static void t_homes(void **state)
+{
+    static Shoal__ObjectId o[WIRE_OFFER_MAX + 1];
+    static Shoal__ObjectId *p[WIRE_OFFER_MAX + 1];
+    for (size_t i = 0; i < WIRE_OFFER_MAX + 1; i++) {
+        shoal__object_id__init(&o[i]);
+        o[i].index = (uint32_t)i;
+        p[i] = &o[i];
+    }
+    Shoal__Frame f = golden_made(golden_place);
+    f.place->budget = f.place->used = WIRE_BUDGET_MAX;
+    f.place->seq = UINT64_MAX;
+    expect(&f, 0, true, "Place");
+    f.place->budget++;
+    expect(&f, 0, false, "Place.budget");
+    f.place->budget--;
+    f.place->used++;
+    expect(&f, 0, false, "Place.used");
+    for (int kept = 0; kept < 2; kept++) {
+        f = golden_made(kept ? golden_kept : golden_offer);
+        size_t *n = kept ? &f.kept->n_objects : &f.offer->n_objects;
+        *(kept ? &f.kept->objects : &f.offer->objects) = p;
+        *n = 0;
+        expect(&f, 0, false, "Offer or Kept of nothing");
+        *n = WIRE_OFFER_MAX;
+        expect(&f, 0, true, "Offer.objects, Kept.objects");
+        *n = WIRE_OFFER_MAX + 1;
+        expect(&f, 0, false, "Offer.objects, Kept.objects over");
+        *n = 2;
+        o[1].layer = WIRE_LAYER_MAX + 1;
+        expect(&f, 0, false, "an object of Offer, Kept");
+        o[1].layer = 0;
+    }
+}
+
 static void t_leases(void **state)
 {
     static Shoal__ObjectId o[WIRE_TAKE_MAX + 1];
@@ -348,9 +383,10 @@ static void t_statements(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(t_limits), cmocka_unit_test(t_limits_of_questions),
-        cmocka_unit_test(t_leases), cmocka_unit_test(t_statements),
-        cmocka_unit_test(t_name),   cmocka_unit_test(t_text),
+        cmocka_unit_test(t_limits),     cmocka_unit_test(t_limits_of_questions),
+        cmocka_unit_test(t_leases),     cmocka_unit_test(t_homes),
+        cmocka_unit_test(t_statements), cmocka_unit_test(t_name),
+        cmocka_unit_test(t_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
