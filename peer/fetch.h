@@ -277,6 +277,9 @@ void fetch_on_take(struct fetch *f, uint32_t peer, const struct object_key *k, u
 /* ---- what a peer has, bans, numbers ---- */
 
 bool fetch_peer_has(const struct fetch *f, uint32_t peer, struct object_key k);
+/* Which of objects 0 .. count - 1 of that kind and layer a peer has: set in bits from bit `at`. */
+void fetch_peer_row(const struct fetch *f, uint32_t peer, uint8_t kind, uint16_t layer,
+                    uint32_t count, uint8_t *bits, uint64_t at);
 uint32_t fetch_holders(const struct fetch *f, struct object_key k); /* peers up and not banned */
 /* How long still, 0: not banned. */
 uint64_t fetch_banned_ns(const struct fetch *f, const uint8_t id[SHA256_SIZE]);

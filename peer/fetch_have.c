@@ -154,6 +154,23 @@ bool fetch_peer_has(const struct fetch *f, uint32_t peer, struct object_key k)
     return peer < FETCH_PEERS_MAX && f->peer[peer] && have_test(&f->peer[peer]->have, k);
 }
 
+void fetch_peer_row(const struct fetch *f, uint32_t peer, uint8_t kind, uint16_t layer,
+                    uint32_t count, uint8_t *bits, uint64_t at)
+{
+    if (peer >= FETCH_PEERS_MAX || !f->peer[peer]) {
+        return;
+    }
+    const struct page *p = NULL;
+    for (uint32_t i = 0; i < count; i++) {
+        if (i % PAGE_BITS == 0) {
+            p = find(&f->peer[peer]->have, (uint32_t)kind << 16 | layer, i / PAGE_BITS);
+        }
+        if (p && p->bits[i % PAGE_BITS / 64] >> i % 64 & 1) {
+            bits[(at + i) >> 3] |= (uint8_t)(1u << ((at + i) & 7));
+        }
+    }
+}
+
 uint32_t fetch_holders(const struct fetch *f, struct object_key k)
 {
     uint32_t n = 0;

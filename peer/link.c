@@ -98,7 +98,8 @@ void link_send_hello(struct plink *l, bool full)
 {
     struct mesh *m = l->m;
     static uint8_t none[WIRE_SESSION];
-    static uint32_t features[] = {SHOAL__FEATURE__FEATURE_RENEW, SHOAL__FEATURE__FEATURE_QUESTIONS};
+    static uint32_t features[] = {SHOAL__FEATURE__FEATURE_RENEW, SHOAL__FEATURE__FEATURE_QUESTIONS,
+                                  SHOAL__FEATURE__FEATURE_PLACE};
     Shoal__Hello h = SHOAL__HELLO__INIT;
     Shoal__Frame f = SHOAL__FRAME__INIT;
     h.version = m->o.version ? m->o.version : WIRE_VERSION;
@@ -228,6 +229,7 @@ void link_down(struct plink *l, bool goodbye)
         mesh_files_down(l);
         mesh_gives_down(l);
         mesh_verify_down(l);
+        mesh_place_news(m);
     }
     if (l->slot != LINK_NO_SLOT) {
         uint32_t slot = l->slot;

@@ -14,6 +14,7 @@
 #include "peer/have.h"
 #include "peer/instance.h"
 #include "peer/mesh.h"
+#include "peer/mesh_place.h"
 #include "peer/serve.h"
 #include "peer/tls_conn.h"
 
@@ -63,6 +64,9 @@ struct plink {
     bool model_same, has_model, origin_works;
     bool said_model;      /* our last hello had the model */
     bool renews, answers; /* its features: a further Hello, questions */
+    bool places, has_place; /* its feature: homes; it has said what it keeps, last: */
+    uint64_t place_seq;
+    struct mesh_place place;
     uint8_t model_root[WIRE_ID], group[WIRE_ID];
     bool knows_us; /* it sees us as a member: its hello was the full one */
     uint16_t listen_port;

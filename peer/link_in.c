@@ -36,7 +36,9 @@ static void take_hello(struct plink *l, const Shoal__Hello *h)
     codec_clean(h->software, l->software, WIRE_NAME_MAX);
     codec_clean(h->name, l->name, WIRE_NAME_MAX);
     l->renews = l->answers = false;
+    l->places = false;
     for (size_t i = 0; i < h->n_optional; i++) {
+        l->places |= h->optional[i] == SHOAL__FEATURE__FEATURE_PLACE;
         l->renews |= h->optional[i] == SHOAL__FEATURE__FEATURE_RENEW;
         l->answers |= h->optional[i] == SHOAL__FEATURE__FEATURE_QUESTIONS;
     }
@@ -62,6 +64,7 @@ static void share(struct plink *l)
         l->slot = LINK_NO_SLOT;
         mesh_log_once(m, "nothing is fetched from peer %s: %s", s, e.msg);
     }
+    mesh_place_up(l);
 }
 
 static void share_from_now(struct plink *l)
@@ -258,6 +261,7 @@ static void on_have(struct plink *l, const Shoal__Have *h)
             return;
         }
     }
+    mesh_place_news(l->m);
 }
 
 static void on_delta(struct plink *l, const Shoal__HaveDelta *d)
@@ -281,6 +285,7 @@ static void on_delta(struct plink *l, const Shoal__HaveDelta *d)
             return;
         }
     }
+    mesh_place_news(l->m);
 }
 
 static void on_data(struct plink *l, const Shoal__Data *d, const struct frame *f)
@@ -405,6 +410,12 @@ static void on_transfer(struct plink *l, const Shoal__Frame *f, const struct fra
         break;
     case SHOAL__FRAME__KIND_BAD_CHUNK:
         on_bad_chunk(l, f->bad_chunk);
+        break;
+    case SHOAL__FRAME__KIND_PLACE:
+    case SHOAL__FRAME__KIND_WARM:
+    case SHOAL__FRAME__KIND_OFFER:
+    case SHOAL__FRAME__KIND_KEPT:
+        mesh_on_place(l, f);
         break;
     default:
         break;

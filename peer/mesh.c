@@ -319,6 +319,7 @@ static void wipe(struct mesh *m)
     free(m->bus_host);
     free(m->known);
     held_free(m->held);
+    mesh_place_close(m);
     mesh_net_free(m);
     mesh_bans_free(m);
     member_close(&m->member);

@@ -13,6 +13,7 @@
  *   mesh_verify.c  prompts that members run for each other
  *   mesh_key.c     the signing key on its way to a second keeper
  *   mesh_known.c   what is remembered of members
+ *   mesh_place.c   homes: what members say about them
  *   mesh_join.c    the joining side, invites
  *   link.c         one connection */
 #ifndef SHOAL_PEER_MESH_INT_H
@@ -119,6 +120,7 @@ struct mesh {
 
     struct mesh_net *net; /* known_networks, else NULL */
     struct mesh_bans *bans;
+    struct mesh_places *places; /* mesh_place.c */
 
     uv_timer_t tick, fetch_timer, dial_timer, have_timer, close_timer;
     uint64_t opened_at, look_at, dial_due;
@@ -197,6 +199,12 @@ void mesh_key_tick(struct mesh *m, uint64_t now);
 struct mesh_known *mesh_known_of(struct mesh *m, const struct key_id *id, bool make);
 void mesh_known_up(struct plink *l);
 void mesh_known_down(struct plink *l);
+
+/* ---- mesh_place.c ---- */
+void mesh_place_up(struct plink *l); /* objects flow from now on */
+void mesh_place_news(struct mesh *m);
+void mesh_on_place(struct plink *l, const Shoal__Frame *f); /* Place, Warm, Offer, Kept */
+void mesh_place_close(struct mesh *m);
 
 /* ---- mesh_fetch.c ---- */
 int mesh_fetch_open(struct mesh *m, struct err *e);
