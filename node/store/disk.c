@@ -324,6 +324,7 @@ void disk_close(struct disk *d)
     }
     pthread_mutex_destroy(&d->mu);
     free(d->noted);
+    free(d->rank);
     free(d->it);
     free(d->dir);
     free(d->journal);
@@ -436,72 +437,4 @@ void disk_pin(struct disk *d, uint32_t id, int by)
     pthread_mutex_unlock(&d->mu);
 }
 
-/* ---- room ---- */
-
-static void drop_partials(struct disk *d)
-{
-    for (uint32_t id = 0; id < d->n; id++) {
-        struct disk_item *it = &d->it[id];
-        if (it->partial && !it->pins) {
-            session_remove(d->session, id);
-            d->partial_bytes -= it->partial_bytes;
-            it->partial = false;
-            it->partial_bytes = 0;
-        }
-    }
-}
-
-/* The expert not wanted now that was used longest ago leaves; the spine, needed for every token,
- * never does. False: there is none. */
-static bool evict_one(struct disk *d)
-{
-    uint32_t best = UINT32_MAX;
-    for (uint32_t id = 0; id < d->n; id++) {
-        const struct disk_item *it = &d->it[id];
-        if (it->present && !it->pins && model_object(d->o.m, id)->kind == MODEL_EXPERT &&
-            (best == UINT32_MAX || it->last_use < d->it[best].last_use)) {
-            best = id;
-        }
-    }
-    if (best == UINT32_MAX) {
-        return false;
-    }
-    char *p = layout_object(d->dir, d->o.m, best);
-    if (p) {
-        unlink(p);
-    }
-    free(p);
-    disk_set_present(d, best, false);
-    return true;
-}
-
-int disk_room(struct disk *d, uint64_t size, struct err *e)
-{
-    bool partials_gone = false;
-    for (;;) {
-        struct statvfs v;
-        uint64_t need = d->reserved + size, left = UINT64_MAX;
-        if (statvfs(d->dir, &v) == 0) {
-            left = (uint64_t)v.f_bavail * v.f_frsize;
-        }
-        bool budget = d->o.budget && d->used + d->partial_bytes + need > d->o.budget;
-        bool floor = left < need || left - need < d->o.floor;
-        if (!budget && !floor) {
-            d->reserved += size;
-            return 0;
-        }
-        if (!partials_gone && d->partial_bytes) {
-            drop_partials(d);
-            partials_gone = true;
-        } else if (!evict_one(d)) {
-            if (budget) {
-                return err_set(e, ERR_FULL, "the cache's budget of %llu bytes is used up",
-                               (unsigned long long)d->o.budget);
-            }
-            return err_set(
-                e, ERR_FULL,
-                "only %.1f MB are free on the volume of %s, and %.1f MB are to stay free",
-                (double)left * 1e-6, d->o.cache_dir, (double)d->o.floor * 1e-6);
-        }
-    }
-}
+/* Room and what leaves for it: disk_room.c. */

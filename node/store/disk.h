@@ -74,6 +74,22 @@ int disk_check_chunk(struct disk *d, uint32_t id, uint32_t chunk, struct err *e)
 void disk_basis(struct disk *d, uint64_t objects[BASIS_MANIFEST + 1],
                 uint64_t bytes[BASIS_MANIFEST + 1]);
 
+/* ---- what leaves first (disk_room.c) ---- */
+
+/* rank[] of all objects (copied), lowest first to leave, by last use among equals; an object may
+ * push out only what has at most its own rank, and at most `most` (the spine: anything). NULL: all
+ * are alike. ERR_NOMEM. */
+int disk_ranks(struct disk *d, const uint8_t *rank, uint8_t most);
+/* Of one object; is it on disk? */
+bool disk_rank(struct disk *d, uint32_t id, uint8_t rank);
+/* Experts on disk of that rank that are not wanted now, longest unused first. */
+size_t disk_oldest(struct disk *d, uint8_t rank, uint32_t *ids, size_t max);
+struct disk_space {
+    uint64_t budget;        /* what may lie here: by the budget and by what the volume has left */
+    uint64_t used, experts; /* all objects; experts alone */
+};
+void disk_space(struct disk *d, struct disk_space *out);
+
 /* ---- writing one object: begin, chunks, then publish or abandon ---- */
 
 struct disk_file {

@@ -43,11 +43,13 @@ struct disk {
     struct disk_kept kept[DISK_CHUNKS_KEPT];
     uint32_t *noted; /* [n]: whose presence has changed; NULL: nobody wants to know */
     uint32_t n_noted;
+    uint8_t *rank; /* [n]: of what is here or may come; NULL: all are alike */
+    uint8_t rank_most;
 };
 
 void disk_log(struct disk *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* With mu: reserve `size` bytes of budget and volume, evicting for it. */
-int disk_room(struct disk *d, uint64_t size, struct err *e);
+/* With mu: reserve `size` bytes of budget and volume for an object, evicting for it. */
+int disk_room(struct disk *d, uint32_t id, uint64_t size, struct err *e);
 /* With mu: presence, or what is on record; noted for disk_changes. */
 void disk_note(struct disk *d, uint32_t id);
 void disk_set_digest(struct disk *d, uint32_t id, struct digest *dg);

@@ -113,7 +113,7 @@ static int begin(struct disk *d, uint32_t id, bool loose, uint8_t *ram, struct d
         it->partial = false;
         d->partial_bytes -= it->partial_bytes;
         it->partial_bytes = 0;
-        r = disk_room(d, size, e);
+        r = disk_room(d, id, size, e);
         if (!r) {
             f->reserved = size;
         }

@@ -493,6 +493,32 @@ const struct storage_ops store_storage_ops = {
     .put_end = op_put_end,
 };
 
+/* ---- room ---- */
+
+int store_ranks(struct store *st, const uint8_t *rank, uint8_t most)
+{
+    return st->disk ? disk_ranks(st->disk, rank, most) : 0;
+}
+
+bool store_rank(struct store *st, uint32_t id, uint8_t rank)
+{
+    return st->disk && id < st->n_ent && disk_rank(st->disk, id, rank);
+}
+
+size_t store_oldest(struct store *st, uint8_t rank, uint32_t *ids, size_t max)
+{
+    return st->disk ? disk_oldest(st->disk, rank, ids, max) : 0;
+}
+
+void store_get_space(struct store *st, struct store_space *out)
+{
+    struct disk_space s = {0};
+    if (st->disk) {
+        disk_space(st->disk, &s);
+    }
+    *out = (struct store_space){s.budget, s.used, s.experts};
+}
+
 /* ---- lists and complaints ---- */
 
 int store_share_list(struct store *st, uint32_t **out, size_t *n, struct err *e)

@@ -97,6 +97,21 @@ bool store_has_origin(const struct store *st);
  * known. */
 void store_origin_measured(struct store *st, bool *up, double *bytes_s, double *latency_s);
 
+/* ---- room, for whoever knows what the copies here are worth to others ---- */
+
+/* As disk_ranks: rank[] is by object id; an object that may come has one, too. Without a disk tier
+ * nothing happens. */
+int store_ranks(struct store *st, const uint8_t *rank, uint8_t most);
+/* Of one object; is it on disk? */
+bool store_rank(struct store *st, uint32_t id, uint8_t rank);
+/* Experts on disk of that rank, not wanted now, longest unused first. */
+size_t store_oldest(struct store *st, uint8_t rank, uint32_t *ids, size_t max);
+struct store_space {
+    uint64_t budget;        /* bytes of objects that may lie here */
+    uint64_t used, experts; /* all; experts alone */
+};
+void store_get_space(struct store *st, struct store_space *out);
+
 /* ---- metadata from peers ---- */
 
 /* In store_opts.meta: asked for what the cache lacks, before the origin; called on the thread that

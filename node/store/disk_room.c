@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: MIT
+ * disk_room.c: see disk.h: budget, free-space floor, and what leaves for it. */
+#include "node/store/disk.h"
+
+#include "node/store/disk_inner.h"
+#include "node/store/layout.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+static void drop_partials(struct disk *d)
+{
+    for (uint32_t id = 0; id < d->n; id++) {
+        struct disk_item *it = &d->it[id];
+        if (it->partial && !it->pins) {
+            session_remove(d->session, id);
+            d->partial_bytes -= it->partial_bytes;
+            it->partial = false;
+            it->partial_bytes = 0;
+        }
+    }
+}
+
+static bool evictable(const struct disk *d, uint32_t id)
+{
+    return d->it[id].present && !d->it[id].pins && model_object(d->o.m, id)->kind == MODEL_EXPERT;
+}
+
+/* The expert not wanted now of the lowest rank, of these the one used longest ago, leaves; the
+ * spine, needed for every token, never does. False: none has a rank of at most `most`. */
+static bool evict_one(struct disk *d, unsigned most)
+{
+    uint32_t best = UINT32_MAX;
+    unsigned rank = 0;
+    for (uint32_t id = 0; id < d->n; id++) {
+        unsigned r = d->rank ? d->rank[id] : 0;
+        if (evictable(d, id) && r <= most &&
+            (best == UINT32_MAX || r < rank ||
+             (r == rank && d->it[id].last_use < d->it[best].last_use))) {
+            best = id;
+            rank = r;
+        }
+    }
+    if (best == UINT32_MAX) {
+        return false;
+    }
+    char *p = layout_object(d->dir, d->o.m, best);
+    if (p) {
+        unlink(p);
+    }
+    free(p);
+    disk_set_present(d, best, false);
+    return true;
+}
+
+/* What may leave for this object: nothing that is worth more than itself, and nothing above the
+ * limit, which does not count for the spine. */
+static unsigned most_for(const struct disk *d, uint32_t id)
+{
+    if (!d->rank || model_object(d->o.m, id)->kind != MODEL_EXPERT) {
+        return UINT8_MAX;
+    }
+    return d->rank[id] < d->rank_most ? d->rank[id] : d->rank_most;
+}
+
+int disk_room(struct disk *d, uint32_t id, uint64_t size, struct err *e)
+{
+    bool partials_gone = false;
+    for (;;) {
+        struct statvfs v;
+        uint64_t need = d->reserved + size, left = UINT64_MAX;
+        if (statvfs(d->dir, &v) == 0) {
+            left = (uint64_t)v.f_bavail * v.f_frsize;
+        }
+        bool budget = d->o.budget && d->used + d->partial_bytes + need > d->o.budget;
+        bool floor = left < need || left - need < d->o.floor;
+        if (!budget && !floor) {
+            d->reserved += size;
+            return 0;
+        }
+        if (!partials_gone && d->partial_bytes) {
+            drop_partials(d);
+            partials_gone = true;
+        } else if (!evict_one(d, most_for(d, id))) {
+            if (budget) {
+                return err_set(e, ERR_FULL, "the cache's budget of %llu bytes is used up",
+                               (unsigned long long)d->o.budget);
+            }
+            return err_set(
+                e, ERR_FULL,
+                "only %.1f MB are free on the volume of %s, and %.1f MB are to stay free",
+                (double)left * 1e-6, d->o.cache_dir, (double)d->o.floor * 1e-6);
+        }
+    }
+}
+
+/* ---- ranks ---- */
+
+int disk_ranks(struct disk *d, const uint8_t *rank, uint8_t most)
+{
+    uint8_t *mine = rank ? malloc(d->n ? d->n : 1) : NULL;
+    if (rank && !mine) {
+        return ERR_NOMEM;
+    }
+    if (rank) {
+        memcpy(mine, rank, d->n);
+    }
+    pthread_mutex_lock(&d->mu);
+    uint8_t *old = d->rank;
+    d->rank = mine;
+    d->rank_most = most;
+    pthread_mutex_unlock(&d->mu);
+    free(old);
+    return 0;
+}
+
+bool disk_rank(struct disk *d, uint32_t id, uint8_t rank)
+{
+    pthread_mutex_lock(&d->mu);
+    if (d->rank) {
+        d->rank[id] = rank;
+    }
+    bool present = d->it[id].present;
+    pthread_mutex_unlock(&d->mu);
+    return present;
+}
+
+size_t disk_oldest(struct disk *d, uint8_t rank, uint32_t *ids, size_t max)
+{
+    size_t n = 0;
+    pthread_mutex_lock(&d->mu);
+    for (uint32_t id = 0; d->rank && max && id < d->n; id++) {
+        if (!evictable(d, id) || d->rank[id] != rank ||
+            (n == max && d->it[id].last_use >= d->it[ids[n - 1]].last_use)) {
+            continue;
+        }
+        size_t at = n < max ? n++ : n - 1;
+        while (at > 0 && d->it[ids[at - 1]].last_use > d->it[id].last_use) {
+            ids[at] = ids[at - 1];
+            at--;
+        }
+        ids[at] = id;
+    }
+    pthread_mutex_unlock(&d->mu);
+    return n;
+}
+
+void disk_space(struct disk *d, struct disk_space *out)
+{
+    struct statvfs v;
+    uint64_t left = statvfs(d->dir, &v) ? UINT64_MAX : (uint64_t)v.f_bavail * v.f_frsize;
+    memset(out, 0, sizeof *out);
+    pthread_mutex_lock(&d->mu);
+    for (uint32_t id = 0; id < d->n; id++) {
+        if (d->it[id].present && model_object(d->o.m, id)->kind == MODEL_EXPERT) {
+            out->experts += model_object(d->o.m, id)->size;
+        }
+    }
+    out->used = d->used;
+    left = left > d->o.floor ? left - d->o.floor : 0;
+    uint64_t volume = d->used + left < left ? UINT64_MAX : d->used + left;
+    out->budget = d->o.budget && d->o.budget < volume ? d->o.budget : volume;
+    pthread_mutex_unlock(&d->mu);
+}
