@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * cmd_bench.c: `shoal bench kernels`: how near the matrix products come to the memory's read rate;
- * `shoal bench peer` (bench_peer.c): how near two nodes come to plain TLS. */
+ * `shoal bench peer` (bench_peer.c): how near two nodes come to plain TLS; `shoal bench cache`
+ * (bench_cache.c): what a cache would have saved on recorded routes. */
 #include "kernels/bench.h"
+#include "node/cli/bench_cache.h"
 #include "node/cli/bench_peer.h"
 #include "node/cli/cli.h"
 
@@ -16,6 +18,7 @@ struct bench_opts {
     struct opt_count threads, memory;
     struct opt_real seconds;
     const char *only;
+    struct opt_count flat, disk;
 };
 
 static const char *const isa_names[] = {"auto", "scalar", "avx2", "neon", NULL};
@@ -31,11 +34,33 @@ static const struct opt own_opts[] = {
     {"only", "NAME", "only the products whose name begins like this", OPT_TEXT, AT(only), 0, 0,
      NULL},
 };
+static const struct opt cache_opts[] = {
+    {"flat", "TOKENS",
+     "in place of a file: made-up routes at Kimi K3's shape, of routers that prefer nothing",
+     OPT_COUNT, AT(flat), 1, 2000, NULL},
+    {"disk", "SIZE", "bytes a second that are read in place of a miss; default 6G", OPT_BYTES,
+     AT(disk), 1, 1e15, NULL},
+};
 static const struct opt_group groups[] = {
     {"Benchmark", own_opts, sizeof own_opts / sizeof *own_opts, 0},
+    {"Of cache", cache_opts, sizeof cache_opts / sizeof *cache_opts, 0},
     {"General", common_opts_table, COMMON_OPTS_COUNT, 0},
 };
 #undef AT
+
+static int run_cache(struct cli *c, const struct bench_opts *o, int argc, char **argv)
+{
+    if (o->isa.set || o->threads.set || o->memory.set || o->only || o->seconds.set) {
+        return cli_usage(c, "bench cache: --isa, --threads, --memory, --only and --seconds are of "
+                            "kernels and peer");
+    }
+    if ((argc > 1) == o->flat.set) {
+        return cli_usage(c, "bench cache: give a file that shoal run --record-routes wrote, or "
+                            "--flat TOKENS");
+    }
+    return cli_bench_cache(c, argc > 1 ? argv[1] : NULL, (uint32_t)o->flat.v,
+                           o->disk.set ? o->disk.v : 6000000000u);
+}
 
 static int run_peer(struct cli *c, const struct bench_opts *o)
 {
@@ -48,12 +73,19 @@ static int run_peer(struct cli *c, const struct bench_opts *o)
 static int run(struct cli *c, const void *opts, int argc, char **argv)
 {
     const struct bench_opts *o = opts;
+    if (strcmp(argv[0], "cache") == 0) {
+        return run_cache(c, o, argc, argv);
+    }
+    if (argc > 1 || o->flat.set || o->disk.set) {
+        return cli_usage(c, "bench %.20s: a file, --flat and --disk are of cache", argv[0]);
+    }
     if (strcmp(argv[0], "peer") == 0) {
         return run_peer(c, o);
     }
     if (strcmp(argv[0], "kernels") != 0) {
-        return cli_usage(c, "bench: there is no benchmark \"%.100s\"; there are: kernels and peer",
-                         argv[0]);
+        return cli_usage(
+            c, "bench: there is no benchmark \"%.100s\"; there are: kernels, peer and cache",
+            argv[0]);
     }
     struct kern_bench_opts b = {.isa = o->isa.set ? (enum kern_isa)o->isa.v : KERN_ISA_AUTO,
                                 .threads = (unsigned)o->threads.v,
@@ -91,7 +123,7 @@ static int run(struct cli *c, const void *opts, int argc, char **argv)
 
 const struct command cmd_bench = {
     .name = "bench",
-    .args = "kernels|peer",
+    .args = "kernels|peer|cache [FILE]",
     .summary = "measure this machine",
     .details =
         "kernels: packed weight bytes a second of each matrix product at Kimi K3's shapes, beside\n"
@@ -103,13 +135,18 @@ const struct command cmd_bench = {
         "in\n"
         "turn with one plain client and one plain server of the same TLS library and cipher suite\n"
         "that hash what they receive in the same way. The ratio of the rates says what a node "
-        "adds.",
+        "adds.\n"
+        "\n"
+        "cache: experts that a model chose (shoal run --record-routes FILE) through caches of\n"
+        "several sizes and policies: the share found, the bytes read for a token, the time they\n"
+        "take. The optimum knows the future: no policy can do better.",
     .examples = "  shoal bench kernels\n  shoal bench kernels --only mxfp4 --seconds 5 --json\n"
-                "  shoal bench peer --seconds 40\n",
+                "  shoal bench peer --seconds 40\n"
+                "  shoal bench cache chat.routes --disk 6G\n  shoal bench cache --flat 100\n",
     .groups = groups,
     .n_groups = sizeof groups / sizeof *groups,
     .min_args = 1,
-    .max_args = 1,
+    .max_args = 2,
     .size = sizeof(struct bench_opts),
     .run = run,
 };

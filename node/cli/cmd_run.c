@@ -12,7 +12,7 @@ struct run_opts {
     struct common_opts common;
     struct model_opts model;
     struct compute_opts compute;
-    const char *prompt, *chat, *ids, *system, *effort;
+    const char *prompt, *chat, *ids, *system, *effort, *record_routes;
     bool no_think, special, ignore_eos;
     struct opt_count max_new, top_k, seed, reload_after;
     struct opt_real temperature, top_p, min_p;
@@ -50,6 +50,9 @@ static const struct opt answer_opts[] = {
      "after N new tokens save the state to a file, drop it and load it again: a proof that "
      "nothing is lost",
      OPT_COUNT, AT(reload_after), 1, 1e7, NULL},
+    {"record-routes", "FILE",
+     "write which experts each layer chose into this file, for shoal bench cache", OPT_TEXT,
+     AT(record_routes), 0, 0, NULL},
 };
 static const struct opt_group groups[] = {
     {"Prompt (one of the first three)", prompt_opts, sizeof prompt_opts / sizeof *prompt_opts, 0},
@@ -215,15 +218,20 @@ static void say_result(struct cli_session *s, const struct prompt *p, const stru
 {
     struct store_stats v;
     char b1[CLI_NUM], b2[CLI_NUM], b3[CLI_NUM], d1[CLI_NUM], d2[CLI_NUM];
+    char experts[60] = "", bytes[60] = "";
     store_get_stats(s->st, &v);
+    if (s->shared || v.peer_fetches) { /* who is in no shoal has no peers to read of */
+        snprintf(experts, sizeof experts, "peers %llu, ", (unsigned long long)v.peer_fetches);
+        snprintf(bytes, sizeof bytes, "%s from peers, ", cli_bytes(v.peer_bytes, b3));
+    }
     cli_note(
         s->c,
         "%zu prompt tokens in %s; %zu new in %s (%.1f a second); experts: RAM %llu, disk %llu, "
-        "peers %llu, origin %llu; %s from the origin, %s from peers, %s from disk",
+        "%sorigin %llu; %s from the origin, %s%s from disk",
         p->ids.n, cli_duration(a->gen.prefill_s, d1), a->gen.n, cli_duration(a->gen.decode_s, d2),
-        a->decode_tok_s, (unsigned long long)v.ram_hits, (unsigned long long)v.disk_hits,
-        (unsigned long long)v.peer_fetches, (unsigned long long)v.origin_fetches,
-        cli_bytes(v.origin_bytes, b1), cli_bytes(v.peer_bytes, b3), cli_bytes(v.disk_bytes, b2));
+        a->decode_tok_s, (unsigned long long)v.ram_hits, (unsigned long long)v.disk_hits, experts,
+        (unsigned long long)v.origin_fetches, cli_bytes(v.origin_bytes, b1), bytes,
+        cli_bytes(v.disk_bytes, b2));
     cli_note(s->c, "receipt %s", a->receipt);
 }
 
@@ -282,7 +290,9 @@ static int run(struct cli *c, const void *opts, int argc, char **argv)
         tok_ids_free(&p.ids);
         return cli_usage(c, "%s", e.msg);
     }
-    if (cli_session_open(&s, c, &o->model, &o->compute, SESSION_INFER, &e)) {
+    struct model_opts model = o->model;
+    model.record_routes = o->record_routes;
+    if (cli_session_open(&s, c, &model, &o->compute, SESSION_INFER, &e)) {
         tok_ids_free(&p.ids);
         return cli_fail(c, &e);
     }

@@ -6,6 +6,7 @@
 #include "node/cli/plat.h"
 #include "node/daemon/node.h"
 #include "node/demo/where.h"
+#include "node/routes/routes.h"
 #include "proto/base/clock.h"
 #include "proto/base/file.h"
 
@@ -244,7 +245,7 @@ static int open_store(struct cli_session *s, const struct model_opts *o,
         so.mem = infer_store_mem(s->be);
     }
     if (!s->borrowed && o->home) {
-        struct node_opts no = {.home = o->home, .store = so};
+        struct node_opts no = {.home = o->home, .store = so, .brief = true};
         r = node_open(&no, &s->node, e);
         if (!r && node_owner(s->node)) {
             /* What a peer has should not come from the origin only because it was asked first. */
@@ -274,6 +275,22 @@ __attribute__((format(printf, 2, 3))) static void note(struct cli_session *s, co
     live_log(s->live, line);
 }
 
+static void routed(void *ctx, uint32_t layer, uint32_t rows, const uint32_t *ids, size_t n)
+{
+    routes_add(ctx, layer, rows, ids, n);
+}
+
+static int open_routes(struct cli_session *s, struct err *e)
+{
+    const struct model_config *c = model_config(s->m);
+    struct routes_head h = {.layers = c->n_layers,
+                            .experts = c->n_experts,
+                            .topk = c->topk,
+                            .expert_bytes = model_expert_layout(s->m)->size};
+    memcpy(h.root, model_root(s->m), SHA256_SIZE);
+    return routes_create(s->record_routes, &h, &s->routes, e);
+}
+
 int cli_session_load(struct cli_session *s, struct err *e)
 {
     struct infer_opts io = {.st = s->st,
@@ -281,6 +298,14 @@ int cli_session_load(struct cli_session *s, struct err *e)
                             .spine_budget = s->plan.spine_budget,
                             .progress = s->progress,
                             .progress_ctx = s->progress_ctx};
+    if (s->record_routes && !s->routes) {
+        int r = open_routes(s, e);
+        if (r) {
+            return r;
+        }
+    }
+    io.routed = s->routes ? routed : NULL;
+    io.routed_ctx = s->routes;
     store_set_admit(s->st, infer_admit, (void *)(uintptr_t)s->m);
     uint64_t resident =
         s->plan.spine_budget < s->plan.spine_bytes ? s->plan.spine_budget : s->plan.spine_bytes;
@@ -326,6 +351,24 @@ static void say_plan(struct cli_session *s)
          cli_bytes(p->expert_bytes, b), cli_bytes(p->expert_size, d), p->ram_why);
 }
 
+/* Who of the shoal is there, when this process is its node or the guest of one. */
+static void say_shoal(struct cli_session *s)
+{
+    json_t *v = NULL;
+    struct err e;
+    if (!node_status(s->node, &v, &e)) {
+        long long others = json_integer_value(json_object_get(v, "members")) - 1;
+        s->shared = json_is_string(json_object_get(v, "group"));
+        if (s->shared && others > 0) {
+            note(s, "peers   %lld of %lld other members connected (shoal peers)",
+                 (long long)json_integer_value(json_object_get(v, "connected")), others);
+        } else if (s->shared) {
+            note(s, "peers   this machine is the only member of its shoal");
+        }
+    }
+    json_decref(v);
+}
+
 /* What has to come from the origin before or during the first tokens. */
 static void say_cache(struct cli_session *s)
 {
@@ -367,6 +410,7 @@ int cli_session_open(struct cli_session *s, struct cli *c, const struct model_op
     s->phase_start = clock_s();
     s->progress = o->progress ? o->progress : cli_session_progress;
     s->progress_ctx = o->progress ? o->progress_ctx : s;
+    s->record_routes = o->record_routes;
     if (o->over) {
         s->node = o->over->node;
         s->be = o->over->be;
@@ -400,6 +444,9 @@ int cli_session_open(struct cli_session *s, struct cli *c, const struct model_op
             say_plan(s);
             say_cache(s);
         }
+        if (!c->brief && s->node && !s->borrowed) {
+            say_shoal(s);
+        }
     }
     s->f_wanted = depth >= SESSION_PLAN;
     r = r ? r : open_tok(s, e);
@@ -416,7 +463,11 @@ int cli_session_open(struct cli_session *s, struct cli *c, const struct model_op
 
 void cli_session_close(struct cli_session *s)
 {
+    struct err routes = {0};
     infer_close(s->f);
+    if (routes_finish(s->routes, &routes)) {
+        note(s, "%s", routes.msg);
+    }
     tok_close(s->tok);
     pthread_mutex_lock(&s->lock);
     s->store_ready = false;

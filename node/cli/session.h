@@ -37,6 +37,8 @@ struct model_opts {
     /* Hears of the forward pass's progress in place of the session; no option. */
     int (*progress)(void *ctx, const struct infer_progress *p);
     void *progress_ctx;
+    const char
+        *record_routes; /* a file for what the routers choose (node/routes), or NULL; no option */
 };
 /* What can be told without opening anything is wrong usage: ERR_ARG. */
 int model_opts_check(const struct model_opts *o, struct err *e);
@@ -83,6 +85,7 @@ struct cli_session {
     struct plan plan;
     struct kern_backend *be;
     struct node *node; /* with --home: the store is its */
+    bool shared;       /* that node is in a shoal */
     struct store *st;
     const struct model *m;
     struct infer *f;
@@ -94,6 +97,8 @@ struct cli_session {
     bool borrowed; /* node and be are another's: left open */
     int (*progress)(void *ctx, const struct infer_progress *p);
     void *progress_ctx;
+    const char *record_routes;
+    struct routes_out *routes; /* open while s->f is, with record_routes */
 
     pthread_mutex_t lock; /* guards what follows: written by the worker, read by the live thread */
     enum phase phase;

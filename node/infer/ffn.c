@@ -112,6 +112,9 @@ static int moe(struct infer *f, uint32_t l, const struct step *s, struct err *e)
         return r;
     }
     uint32_t n = plan(f, l, T);
+    if (f->routed) {
+        f->routed(f->routed_ctx, l, T, f->want_e, n);
+    }
     shuffle(f, n);
     struct store_batch *b;
     r = store_batch_begin(f->st, f->want, n, STORE_DEMAND, &b, e);

@@ -24,6 +24,8 @@ int infer_open(const struct infer_opts *o, struct infer **out, struct err *e)
     f->shuffle = o->shuffle;
     f->progress = o->progress;
     f->progress_ctx = o->progress_ctx;
+    f->routed = o->routed;
+    f->routed_ctx = o->routed_ctx;
     int r = scratch_open(f, e);
     if (!r) {
         r = weights_open(f, o->spine_budget, e);

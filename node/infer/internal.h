@@ -69,6 +69,8 @@ struct infer {
     uint64_t shuffle, shuffled; /* see infer_opts; draws made so far */
     int (*progress)(void *ctx, const struct infer_progress *p);
     void *progress_ctx;
+    void (*routed)(void *ctx, uint32_t layer, uint32_t rows, const uint32_t *ids, size_t n);
+    void *routed_ctx;
     struct layer *layers; /* [n_layers] */
     struct store_view global[MODEL_ROLE_COUNT - MODEL_GLOBAL_FIRST];
     bool globals_resident, globals_held;

@@ -224,6 +224,47 @@ static void t_sampling(void **state)
 }
 
 /* A shard cut short: exit 1, file and reason; never an answer. */
+/* What the routers chose, recorded and replayed: the numbers belong to this run. */
+static void t_routes(void **state)
+{
+    char out[] = "/tmp/t_cli_routes.XXXXXX";
+    struct spawn_result r;
+    int fd = mkstemp(out);
+    assert_true(fd >= 0);
+    close(fd);
+    SPAWN(&r, NULL, "run", "--model", MODEL, "--ids", "1,2,3", "--max-new", "6", "--ignore-eos",
+          "--record-routes", out, "--json");
+    assert_int_equal(r.status, 0);
+    char *receipt = strdup(str(r.json, "receipt"));
+    spawn_free(&r);
+    SPAWN(&r, NULL, "run", "--model", MODEL, "--ids", "1,2,3", "--max-new", "6", "--ignore-eos",
+          "--json");
+    assert_string_equal(str(r.json, "receipt"), receipt);
+    spawn_free(&r);
+    free(receipt);
+    SPAWN(&r, NULL, "bench", "cache", out, "--disk", "1M", "--json");
+    assert_int_equal(r.status, 0);
+    assert_int_equal(json_integer_value(json_object_get(r.json, "steps")), 6);
+    assert_int_equal(json_integer_value(json_object_get(r.json, "tokens")), 8);
+    const json_t *list = json_object_get(r.json, "caches");
+    assert_true(json_array_size(list) >= 16);
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *c = json_array_get(list, i);
+        json_int_t misses = json_integer_value(json_object_get(c, "misses"));
+        assert_true(misses <= json_integer_value(json_object_get(c, "uses")));
+        assert_true(misses >= json_integer_value(json_object_get(r.json, "experts_used")));
+    }
+    spawn_free(&r);
+    assert_int_equal(unlink(out), 0);
+    SPAWN(&r, NULL, "bench", "cache", out);
+    assert_int_equal(r.status, 1);
+    assert_non_null(strstr(r.err.p, out));
+    spawn_free(&r);
+    SPAWN(&r, NULL, "bench", "cache");
+    assert_int_equal(r.status, 2);
+    spawn_free(&r);
+}
+
 static void t_cut_shard(void **state)
 {
     char dir[] = "/tmp/t_cli_cut.XXXXXX", cmd[1400];
@@ -298,7 +339,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(t_greedy),    cmocka_unit_test(t_logits),    cmocka_unit_test(t_receipt),
         cmocka_unit_test(t_chat),      cmocka_unit_test(t_raw),       cmocka_unit_test(t_sampling),
-        cmocka_unit_test(t_cut_shard), cmocka_unit_test(t_positions),
+        cmocka_unit_test(t_cut_shard), cmocka_unit_test(t_positions), cmocka_unit_test(t_routes),
     };
     return cmocka_run_group_tests_name("cli_run", tests, setup, teardown);
 }
