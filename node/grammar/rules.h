@@ -40,6 +40,7 @@ struct gram_builder {
     struct err err;                      /* code != 0: it has failed */
     uint32_t ws, string_char, any_value; /* rules made once, GRAM_NONE before */
     uint32_t raw_char, any_raw;
+    uint64_t steps; /* of lang.h so far */
 };
 
 int gram_begin(struct gram_builder *b);
@@ -104,10 +105,17 @@ uint32_t gram_numbers(struct gram_builder *b, bool has_lo, int64_t lo, bool lo_o
                       int64_t hi, bool hi_open, uint32_t next);
 
 /* ---- regex.c ---- */
-/* A pattern of ECMA 262 (the subset of README.md), matched anywhere unless anchored; raw: not in a
- * JSON string. `at`: its place, for the sentence. */
-uint32_t gram_regex(struct gram_builder *b, const char *p, size_t n, bool raw, const char *at,
-                    uint32_t next);
+/* Texts of min to max characters (GRAM_NONE: without end) that fit all of 1 to GRAM_PATTERNS_MAX
+ * patterns of ECMA 262 (the subset of README.md), matched anywhere unless anchored; raw: not in a
+ * JSON string. `at`: their place, for the sentence. *none: there is no such text, nothing was made
+ * and the builder has not failed. */
+#define GRAM_PATTERNS_MAX 2
+struct gram_pattern {
+    const char *p;
+    size_t n;
+};
+uint32_t gram_regex(struct gram_builder *b, const struct gram_pattern *p, size_t n, uint32_t min,
+                    uint32_t max, bool raw, const char *at, uint32_t next, bool *none);
 
 /* ---- schema.c ---- */
 /* A value of this schema. raw: when it is a string, without quotes and escapes. */

@@ -61,6 +61,11 @@ static const struct format *format_of(const struct pyjson *f)
     "(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\\.[0-9]{1,6})?(?:Z|[+-](?:0[0-9]|1[0-4]):[0-5]" \
     "[0-9])"
 #define BYTE "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
+#define LABEL "[A-Za-z0-9](?:-?[A-Za-z0-9])*"
+#define COUNT "[0-9]{1,6}"
+#define SCHEME "[a-z][a-z0-9+.-]{1,20}:"
+#define PART "(?:[A-Za-z0-9._~!$&'()*+,;=:@/-]|%[0-9A-Fa-f]{2})"
+#define TAIL "(?:/" PART "*)?(?:\\?" PART "*)?(?:#" PART "*)?"
     static const struct format known[] = {
         {"date", "^" DATE "$", 10, 10},
         {"time", "^" TIME "$", 9, 21},
@@ -71,7 +76,24 @@ static const struct format *format_of(const struct pyjson *f)
          "^[A-Za-z0-9_+-]{1,20}(?:\\.[A-Za-z0-9_+-]{1,20}){0,2}@(?:[A-Za-z0-9]{1,20}(?:-[A-Za-z0-9]"
          "{1,20})?\\.){1,3}[A-Za-z]{2,10}$",
          6, 199},
+        {"hostname", "^(?=.{1,60}$)" LABEL "(?:\\." LABEL ")*$", 1, 60},
+        {"duration",
+         "^P(?=[0-9]|T[0-9])(?:" COUNT "Y)?(?:" COUNT "M)?(?:" COUNT "D)?(?:T(?=[0-9])(?:" COUNT
+         "H)?(?:" COUNT "M)?(?:" COUNT "S)?)?$|^P" COUNT "W$",
+         3, 50},
+        /* with a host; of a file; without a host, where it means nothing to a browser */
+        {"uri",
+         "^(?!file:)" SCHEME "//(?:[A-Za-z0-9._~-]+(?::[A-Za-z0-9._~-]+)?@)?(?:localhost|(?:[a-z0-"
+         "9]+(?:-[a-z0-9]+)*\\.)+[a-z]{2,20}|" BYTE "\\." BYTE "\\." BYTE "\\." BYTE
+         ")(?::[1-9][0-9]{0,3})?" TAIL "$|^file://(?=/)" TAIL
+         "$|^(?!(?:https?|wss?|ftp|file):)" SCHEME "(?!//)" PART "+$",
+         4, GRAM_NONE},
     };
+#undef LABEL
+#undef COUNT
+#undef SCHEME
+#undef PART
+#undef TAIL
 #undef DATE
 #undef TIME
 #undef BYTE
@@ -89,6 +111,32 @@ const char *gram_format(const struct pyjson *f)
     return k ? k->pattern : NULL;
 }
 
+/* A format and a pattern (either may be NULL), and lengths. */
+static uint32_t conditions(struct gram_builder *b, const struct format *form,
+                           const struct pyjson *p, uint32_t min, uint32_t max, bool raw,
+                           const char *at, uint32_t next)
+{
+    struct gram_pattern l[GRAM_PATTERNS_MAX];
+    size_t n = 0;
+    bool none;
+    if (p) {
+        l[n++] = (struct gram_pattern){p->s, p->n};
+    }
+    if (form) {
+        l[n++] = (struct gram_pattern){form->pattern, strlen(form->pattern)};
+    }
+    uint32_t r = gram_regex(b, l, n, min, max, raw, at, next, &none);
+    if (none && p && form) { /* a format that the pattern contradicts is an annotation, no more */
+        r = gram_regex(b, l, 1, min, max, raw, at, next, &none);
+    }
+    if (none) {
+        gram_fail(b, ERR_UNSUPPORTED, "%s.%s: no text fits it%s", at, p ? "pattern" : "format",
+                  min || max != GRAM_NONE ? " and has between minLength and maxLength characters"
+                                          : "");
+    }
+    return r;
+}
+
 uint32_t gram_schema_string(struct gram_schema *s, const struct pyjson *v, bool raw, const char *at,
                             uint32_t next)
 {
@@ -99,34 +147,18 @@ uint32_t gram_schema_string(struct gram_schema *s, const struct pyjson *v, bool 
         return 0;
     }
     const struct format *form = f ? format_of(f) : NULL;
-    const char *pattern = form ? form->pattern : NULL;
-    size_t n = pattern ? strlen(pattern) : 0;
-    bool bounded = min || max != GRAM_NONE;
     if (p && p->type != PYJSON_STRING) {
         gram_fail(b, ERR_FORMAT, "%s.pattern: it must be a string", at);
         return 0;
     }
-    if ((p && (pattern || bounded))) {
-        gram_fail(b, ERR_UNSUPPORTED,
-                  "%s.pattern: together with minLength, maxLength or a format it is not supported",
-                  at);
-        return 0;
-    }
-    if (form && (form->min < min || form->max > max)) {
-        gram_fail(b, ERR_UNSUPPORTED,
-                  "%s.format: its texts have %u to %u characters, and minLength or maxLength "
-                  "excludes some: that is not supported",
-                  at, form->min, form->max);
-        return 0;
-    }
-    if (p) {
-        pattern = p->s;
-        n = p->n;
-    }
     uint32_t end = raw ? next : gram_str(b, "\"", next), r;
-    if (pattern) {
-        r = gram_regex(b, pattern, n, raw, at, end);
-    } else if (bounded) {
+    if (form && min <= form->min && form->max <= max) {
+        min = 0; /* its texts are that long by themselves */
+        max = GRAM_NONE;
+    }
+    if (p || form) {
+        r = conditions(b, form, p, min, max, raw, at, end);
+    } else if (min || max != GRAM_NONE) {
         uint32_t one = gram_rule_new(b);
         gram_rule_set(b, one,
                       raw ? gram_raw_char(b, gram_ret(b)) : gram_string_char(b, gram_ret(b)));
@@ -191,7 +223,8 @@ uint32_t gram_schema_number(struct gram_schema *s, const struct pyjson *v, bool 
         !bound(s, v, "exclusiveMaximum", at, integer, true, &xhi, &xz, &w)) {
         return 0;
     }
-    if (!lo && !hi && !xlo && !xhi) {
+    if (!gram_get(v, "minimum") && !gram_get(v, "maximum") && !gram_get(v, "exclusiveMinimum") &&
+        !gram_get(v, "exclusiveMaximum")) { /* even a bound that is far out lies below 9e99 */
         return gram_number_any(s->b, integer, next);
     }
     if (integer) {

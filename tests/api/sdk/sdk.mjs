@@ -102,6 +102,21 @@ await check('structured output: the helper, chat and responses', async () => {
   if (j.choices[0].finish_reason === 'stop') assert.equal(typeof JSON.parse(j.choices[0].message.content), 'object');
 });
 
+// Formats, which zod sends with patterns that look ahead.
+const Forms = z.object({ mail: z.email(), day: z.iso.date(), at: z.iso.datetime(), id: z.uuid(), link: z.url().max(50), ip: z.ipv4().nullable(), long: z.iso.duration(), host: z.hostname(),
+  word: z.string().min(2).max(12).regex(/^(?=.*[a-z])[\w-]+$/) });
+await check('structured output with formats: the helpers, chat and responses, the AI SDK', async () => {
+  const a = await openai.chat.completions.parse({
+    ...quick, temperature: 1, seed: 5, messages: ask, response_format: zodResponseFormat(Forms, 'forms') });
+  Forms.parse(a.choices[0].message.parsed);
+  const r = await openai.responses.parse({ model: 'k3-demo', temperature: 1, seed: 6, input: 'Define whale.',
+    reasoning: { effort: 'none' }, text: { format: zodTextFormat(Forms, 'forms') } });
+  Forms.parse(r.output_parsed);
+  const o = await generateObject({ prompt: 'Define whale.', temperature: 1, seed: 7, providerOptions: { shoal: { reasoningEffort: 'none' } }, schema: Forms,
+    model: createOpenAICompatible({ name: 'shoal', baseURL: node.url + '/v1', supportsStructuredOutputs: true })('k3-demo') });
+  Forms.parse(o.object);
+});
+
 await check('legacy completions', async () => {
   const c = await openai.completions.create({ model: 'k3-demo', prompt: 'A whale is', temperature: 0, max_tokens: 6, echo: true });
   assert.match(c.choices[0].text, /^A whale is /);

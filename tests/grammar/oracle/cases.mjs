@@ -38,13 +38,25 @@ add(str({ format: 'date-time' }), { yes: ['2026-05-04T23:59:59Z', '2026-05-04T00
 add(str({ format: 'uuid', minLength: 36, maxLength: 36 }));
 add(str({ format: 'email', maxLength: 254 }), { yes: ['a.b@example.com'] });
 add(str({ format: 'hostname-of-mine' }), { free: true });
+add(str({ format: 'hostname' }), { most: 120, free: true, yes: ['a', 'my-host.example.com', '10.0.0.1'], no: ['""', '"-a"', '"a..b"'] });
+add(str({ format: 'duration' }), { yes: ['P1D', 'PT0S', 'P1Y2M3DT4H5M6S', 'P7W'], no: ['"P"', '"PT"', '"1D"'] });
+add(str({ format: 'uri' }), { most: 120, free: true, no: ['""', '"x"', '"http://a b"', '"http://"'],
+  yes: ['https://example.com', 'http://localhost:8080/a/b?c=d&e=%20#f', 'https://u:p@10.0.0.1/', 'file:///etc/hosts', 'mailto:a@b.c', 'urn:isbn:123', 'ssh://git@my-host.example.com/x.git'] });
+add(str({ format: 'date', pattern: '^20' }), { yes: ['2026-02-28'], no: ['"1999-01-01"', '"20"'] });
+add(str({ format: 'email', minLength: 8, maxLength: 9 }), { most: 120, yes: ['ab@cd.com'], no: ['"a@b.cd"', '"abcd@ef.com"'] });
 for (const [pattern, yes, no] of [
   ['^a+b*$', ['a', 'aab'], ['', 'b', 'abc']], ['^[A-Z]{2}-\\d{3,4}$', ['AB-123', 'ZZ-9999'], ['AB-12', 'ab-123']], ['foo', ['foo', 'xfooy'], ['fo', 'fxoo']],
   ['^(?:cat|dog|)$', ['cat', ''], ['cow']], ['^(a|b(c|d)*)+$', ['abcdb'], ['c', '']], ['^[^"\\\\]*$', ['abc é'], ['a"b', 'a\\b']], ['^\\w+\\s\\S$', ['a_1 é', 'x\u00a0y'], ['a  b']],
   ['^.{2,3}$', ['é😀', 'abc'], ['a', 'a\nb', 'abcd']], ['^[é-ü]$', ['ê'], ['e']], ['^[\\u4e00-\\u9fff]{1,2}$', ['中文'], ['ab']], ['^a?b??c*?$', ['', 'abcc'], ['ba']], ['^x|y$', ['xa', 'ay'], ['ax']],
   ['^\\D\\W\\d$', ['a-1'], ['1-1']], ['^[\\d\\-x]+$', ['1-x'], ['a']], ['^(ab){2}(?:c{0,1}d){1,}$', ['ababd', 'ababcdd'], ['abd']], ['\\.', ['a.b', '.'], ['ab']], ['^\\t\\n"\\\\$', ['\t\n"\\'], ['tn']], ['', ['', 'x'], []],
   ['^[a-f0-9]{8}$', ['deadbeef'], ['xyz']], ['^\\+?[1-9][0-9]{1,14}$', ['+4912345'], ['+0']], ['^#(?:[0-9a-fA-F]{3}){1,2}$', ['#fff', '#a0B1c2'], ['#ff']], ['^😀*$', ['', '😀😀'], ['x']], ['[^\\s]', ['a', ' a '], ['', '  ']],
+  ['^(?=.*\\d)(?=.*[a-z])(?!.*--)[a-z\\d-]{4,9}$', ['a1-b', 'x-9-x'], ['abcd', 'a1--', '1234']], ['^(?!foo|bar$)\\w+$', ['fo', 'barx', 'ba'], ['foo', 'food', 'bar']], ['(?=a)', ['a', 'xax'], ['', 'b']], ['(?!a)', ['', 'a', 'b'], []],
+  ['^(?:a$|b)', ['a', 'b', 'bx'], ['ax', '']], ['^(?:(?!ab)[a-z]{2}|x(?=y)).?$', ['ac', 'xy', 'acz', 'x'].slice(0, 3), ['ab', 'x']], ['^a(?=b(?!c)).*$', ['ab', 'abd'], ['a', 'abc']], ['^(?=[é-ü😀]).{2}$', ['éa', '😀😀'], ['aé']], ['x(?!y)', ['x', 'xyx', 'ax'], ['xy', 'y']],
+  ['^(?!\\.)(?!.*\\.\\.)([\\w.]*)\\w@(\\w+\\.)+[a-z]{2,}$', ['a.b@c.de'], ['.a@b.cd', 'a..b@c.de', 'a.@b.cd']], ['^P(?:(\\d+W)|(?!.*W)(?=\\d|T\\d)(\\d+Y)?(\\d+M)?(\\d+D)?(T(?=\\d)(\\d+H)?(\\d+M)?(\\d+([.,]\\d+)?S)?)?)$', ['P3W', 'PT1H', 'P1DT2M'], ['P', 'P1DT', 'P1WT1H']],
 ]) add(str({ pattern }), { yes, no: no.map((t) => JSON.stringify(t)), most: 120, free: true });
+
+for (const [pattern, minLength, maxLength, yes, no] of [['^a', 2, 3, ['ab', 'aé😀'], ['a', 'abcd']], ['x', 0, 2, ['x', 'ax'], ['axb', 'aa']], ['^[a-z]+$', 3, undefined, ['abc'], ['ab', 'abC']], ['^(ab)*$', 3, 5, ['abab'], ['ab', 'ababab', 'aba']], ['^(?!a).*$', 1, 1, ['b', '"', '\n'].slice(0, 2), ['a', '']]])
+  add(str({ pattern, minLength, maxLength }), { yes, no: no.map((t) => JSON.stringify(t)), most: 120, free: true });
 
 // numbers
 for (const [lo, hi] of [[0, 0], [0, 9], [1, 12], [-7, 7], [-130, -9], [5, 1000], [-1, 100000], [999, 1001]]) {
@@ -111,7 +123,7 @@ add(o({ items: arr({ oneOf: [o({ type: { const: 'text' }, text: str({ maxLength:
 // What must be refused, by its place: a keyword that would narrow it and is not kept.
 export const refused = [
   [{ not: {} }, 'schema.not'], [{ type: 'object', patternProperties: {} }, 'schema.patternProperties'], [arr(int(), { uniqueItems: true }), 'schema.uniqueItems'], [num({ multipleOf: 0.5 }), 'schema.multipleOf'],
-  [num({ minimum: 0.5 }), 'schema.minimum'], [{ type: 'string', pattern: '^a', maxLength: 3 }, 'schema.pattern'], [str({ format: 'date', maxLength: 5 }), 'schema.format'], [str({ pattern: '(?=a)' }), 'schema.pattern'], [str({ pattern: 'a$b' }), 'schema.pattern'],
+  [num({ minimum: 0.5 }), 'schema.minimum'], [{ type: 'string', pattern: '^aaaa', maxLength: 3 }, 'schema.pattern'], [str({ format: 'date', maxLength: 5 }), 'schema.format'], [str({ pattern: '(?<=a)b' }), 'schema.pattern'], [str({ pattern: '(?:(?=a)b)+' }), 'schema.pattern'], [str({ pattern: '(?<n>a)' }), 'schema.pattern'], [str({ pattern: '^(\\p{Emoji})+$' }), 'schema.pattern'], [str({ pattern: 'a\\b' }), 'schema.pattern'], [str({ pattern: 'a$b' }), 'schema.pattern'],
   [{ oneOf: [int(), num()] }, 'schema.oneOf'], [{ oneOf: [{ const: 1 }, { const: 1.0 }] }, 'schema.oneOf'], [{ oneOf: [{ enum: [{ a: 1, b: 2 }] }, { enum: [{ b: 2, a: 1 }] }] }, 'schema.oneOf'],
   [{ oneOf: [{ properties: { k: { const: 1 } }, required: ['k'] }, { properties: { k: { const: 2 } }, required: ['k'] }] }, 'schema.oneOf'], [{ oneOf: [str({ nullable: true }), { type: 'null' }] }, 'schema.oneOf'],
   [{ type: 'string', anyOf: [int(), str()] }, 'schema.type'], [{ anyOf: [str(), int()], minLength: 2 }, 'schema.minLength'], [{ allOf: [str()], maxLength: 2 }, 'schema.maxLength'], [{ allOf: [int(), num()] }, 'schema.allOf'], [{ anyOf: [int()], oneOf: [str()] }, 'schema.oneOf'],

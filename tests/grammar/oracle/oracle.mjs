@@ -4,13 +4,16 @@
 // - valid values, made here and written in the schema's order, are accepted, in three spellings of blanks;
 // - what ajv finds invalid is never accepted;
 // - the arguments of strict tool calls, drawn and read back by the parser, are valid;
+// - what is drawn for zod's own types, zod takes;
 // - what is not kept is refused by its place.
 // usage: node oracle.mjs GRAM_DRIVER [DRAWS]
 import { spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
 import Ajv from 'ajv/dist/2020.js';
 import formats from 'ajv-formats';
+import { z } from 'zod';
 import { calls, cases, refused, refusedCalls } from './cases.mjs';
+import { refusedZods, zods } from './zods.mjs';
 
 const [program, draws = '12'] = process.argv.slice(2);
 const child = spawn(program, [], { stdio: ['pipe', 'pipe', 'inherit'] });
@@ -54,7 +57,7 @@ function make(root, s, depth) {
     case 'null': return null;
     case 'boolean': return random() < 0.5;
     case 'string': {
-      if (s.pattern !== undefined || (s.format && ['date', 'time', 'date-time', 'uuid', 'ipv4', 'email'].includes(s.format))) return undefined;
+      if (s.pattern !== undefined || (s.format && s.format !== 'hostname-of-mine')) return undefined;
       const n = between(s.minLength ?? 0, s.maxLength ?? (s.minLength ?? 0) + 5);
       return Array.from({ length: n }, () => pick(letters)).join('');
     }
@@ -149,6 +152,25 @@ for (const [i, schema] of calls.entries()) {
     if (!valid(JSON.parse(t))) fail(schema, `arguments drawn: ${t}: ${ajv.errorsText(valid.errors)}`);
   }
 }
+// What zod makes of its types, judged by zod itself; and each text fits the pattern that came with it.
+for (const [i, [name, [type, yes, no, decides]]] of Object.entries(zods).entries()) {
+  const schema = z.toJSONSchema(z.object({ v: type })), pattern = schema.properties.v.pattern;
+  const text = (v) => JSON.stringify({ v });
+  for (const v of yes) if (!type.safeParse(v).success) fail(schema, `${name}: the case itself is wrong: ${JSON.stringify(v)}`);
+  const r = await ask({ schema, draw: 3 * Number(draws), seed: i + 7, most: 300, fits: [...yes, ...no].map(text) });
+  if (r.error || !r.drawn.length) { fail(schema, `${name}: ${r.error ?? 'no text that was drawn came to its end'}`); continue; }
+  r.fits.forEach((f, k) => { if (f !== k < yes.length) fail(schema, `${name}: ${text([...yes, ...no][k])} should${f ? ' not' : ''} fit`); });
+  for (const t of r.drawn) {
+    drawn++;
+    const v = JSON.parse(t).v;
+    if (!decides && !type.safeParse(v).success) fail(schema, `${name}: zod does not take what was drawn: ${t}`);
+    if (pattern !== undefined && !new RegExp(pattern, 'u').test(v)) fail(schema, `${name}: drawn against its pattern: ${t}`);
+  }
+}
+for (const type of refusedZods) {
+  const schema = z.toJSONSchema(type), r = await ask({ schema, draw: 1 });
+  if (!/^schema\./.test(r.error ?? '')) fail(schema, `should be refused, got ${JSON.stringify(r)}`);
+}
 for (const [schema, place] of refused) {
   const r = await ask({ schema, draw: 1 });
   if (!r.error?.startsWith(place + (place === 'schema' ? '' : ':'))) fail(schema, `should be refused at ${place}, got ${JSON.stringify(r)}`);
@@ -158,5 +180,5 @@ for (const schema of refusedCalls) {
   if (!r.error?.startsWith('tools.f.parameters')) fail(schema, `should be refused as arguments, got ${JSON.stringify(r)}`);
 }
 child.stdin.end();
-console.log(`${cases.length} schemas and ${calls.length} argument lists: ${drawn} drawn texts judged (${open} did not end in time), ${made} valid and ${wrong} invalid ones tried, ${refused.length + refusedCalls.length} refusals; ${failed} failed`);
+console.log(`${cases.length} schemas and ${calls.length} argument lists, ${Object.keys(zods).length} types of zod: ${drawn} drawn texts judged (${open} did not end in time), ${made} valid and ${wrong} invalid ones tried, ${refused.length + refusedCalls.length} refusals; ${failed} failed`);
 process.exitCode = failed ? 1 : 0;
