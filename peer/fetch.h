@@ -55,17 +55,19 @@
 #define FETCH_TRIAL_EVERY_NS (10 * FETCH_S)
 #define FETCH_ORIGIN_RETRY_NS (5 * FETCH_S)
 /* Leases: the origin by way of another member (fetch_on_ask and what follows it) */
-#define FETCH_LEASE_NS (2 * FETCH_S)         /* without a byte of it, or too slow: passed on */
-#define FETCH_LEASE_SLOW 2                   /* too slow: below 1 / this of the own origin's rate */
-#define FETCH_LEASE_CLAIM_NS (8 * FETCH_S)   /* that it says to be at it counts so long */
-#define FETCH_LEASE_OBJECT_NS (12 * FETCH_S) /* one object among others that come */
-#define FETCH_LEASE_PAUSE_NS (10 * FETCH_S)  /* no new leases after one was passed on ... */
-#define FETCH_LEASE_SLOW_NS (60 * FETCH_S)   /* ... and for slowness */
-#define FETCH_LEASE_TAKEN_NS (10 * FETCH_S)  /* who said that it fetches it is asked so long */
-#define FETCH_LEASE_GETS 4                   /* open Gets by lease for one object ... */
-#define FETCH_LEASE_GETS_MAX 128             /* ... and at one peer */
-#define FETCH_OTHERS_MAX 256                 /* objects under way for others alone */
-#define FETCH_OTHERS_LEASE_MAX 64            /* and of those by lease */
+#define FETCH_LEASE_NS (2 * FETCH_S)        /* without a byte of it, or too slow: passed on */
+#define FETCH_LEASE_SLOW 2                  /* too slow: below 1 / this of the own origin's rate */
+#define FETCH_LEASE_CLAIM_NS (20 * FETCH_S) /* that it says to be at it counts so long */
+#define FETCH_LEASE_PAUSE_NS                                             \
+    (10 * FETCH_S) /* no new leases after one was passed on; doubles ... \
+                    */
+#define FETCH_LEASE_PAUSE_MAX_NS (640 * FETCH_S) /* ... up to this, until one brings something */
+#define FETCH_LEASE_SLOW_NS (60 * FETCH_S)       /* no new leases after slowness */
+#define FETCH_LEASE_TAKEN_NS (10 * FETCH_S)      /* who said that it fetches it is asked so long */
+#define FETCH_LEASE_GETS 4                       /* open Gets by lease for one object ... */
+#define FETCH_LEASE_GETS_MAX 128                 /* ... and at one peer */
+#define FETCH_OTHERS_MAX 256                     /* objects under way for others alone */
+#define FETCH_OTHERS_LEASE_MAX 64                /* and of those by lease */
 /* Faults */
 #define FETCH_DEAD_MIN_NS (2 * FETCH_S)   /* no byte for eight hedge times, within these bounds: */
 #define FETCH_DEAD_MAX_NS (8 * FETCH_S)   /* its Gets are given up */
@@ -116,6 +118,9 @@ struct fetch_ops {
     /* Tell a peer that its copy of a chunk is bad. May be NULL. */
     void (*send_bad)(void *ctx, uint32_t peer, struct object_key k, uint32_t chunk,
                      const uint8_t got[SHA256_SIZE], const uint8_t want[SHA256_SIZE], enum basis b);
+    /* A member said that a digest is from its own download, and the origin (or a manifest) denies
+     * it. May be NULL. */
+    void (*lied)(void *ctx, const uint8_t id[SHA256_SIZE], struct object_key k, const char *why);
     /* A peer has been banned for `ns`; close its connection if you like. May be NULL. */
     void (*banned)(void *ctx, uint32_t peer, uint64_t ns, const char *why);
     /* Go to the origin for these chunks: fetch_on_origin_data for each, in any order, or
@@ -287,6 +292,10 @@ uint64_t fetch_banned_ns(const struct fetch *f, const uint8_t id[SHA256_SIZE]);
 int fetch_unban(struct fetch *f, const uint8_t id[SHA256_SIZE]);
 /* A ban remembered from the last run of the program. Its connection is the caller's to close. */
 int fetch_ban(struct fetch *f, const uint8_t id[SHA256_SIZE], const char *name, uint64_t ns);
+
+/* This node's word on digests is void: from now on it is asked only for objects whose digests are
+ * known otherwise (or it is believed again). */
+void fetch_disbelieve(struct fetch *f, const uint8_t id[SHA256_SIZE], bool on);
 
 struct fetch_peer_stats {
     uint8_t id[SHA256_SIZE];

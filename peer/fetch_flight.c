@@ -46,6 +46,7 @@ int flight_begin(struct fetch *f, struct flight *fl)
         }
     }
     free(sha);
+    word_begin(f, fl, known && b >= BASIS_TWO_MEMBERS);
     fl->begun = true;
     fl->unasked = fl->left_chunks = fl->n;
     fl->left = fl->size;
@@ -227,15 +228,22 @@ static void complete(struct fetch *f, struct flight *fl)
             least = BASIS_TWO_MEMBERS;
         }
     }
+    if (!word_complete(f, fl, &least)) {
+        return;
+    }
     r->basis = least;
     if (least >= BASIS_TWO_MEMBERS) {
         for (uint32_t i = 0; i < fl->n_members; i++) {
             if (fl->m[i].has_object && memcmp(fl->m[i].object, r->object, SHA256_SIZE) != 0) {
                 member_lied(f, fl, i, "stated a digest of an object that proved false");
+                if (least >= BASIS_ORIGIN) {
+                    word_denied(f, fl, i, "stated a digest of an object that proved false");
+                }
             }
         }
     }
     struct err e = {0};
+    word_put(f, fl, least);
     give_back(f, fl, 0, least, r->object, &e);
     if (e.code) {
         flight_end(f, fl, e.code, "%s", e.msg);

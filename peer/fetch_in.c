@@ -174,6 +174,14 @@ void fetch_on_digests(struct fetch *f, uint32_t peer, uint64_t id, uint64_t obje
             return;
         }
     }
+    if (word_stated(f, fl, mine, first, n, sha, object_digest) == WORD_LEAVE) {
+        g = find(s, id);
+        if (g) {
+            get_close(f, g, true);
+        }
+        fetch_leave(f);
+        return;
+    }
     if (object_digest) {
         bool changed = m->has_object && memcmp(m->object, object_digest, SHA256_SIZE) != 0;
         m->has_object = true;
@@ -432,12 +440,14 @@ void fetch_on_origin_data(struct fetch *f, uint64_t id, uint32_t chunk, const ui
                                   BASIS_ORIGIN);
             }
             member_lied(f, fl, m, "stated a digest that the origin denies");
+            word_denied(f, fl, m, "stated a digest that the origin denies");
         }
     }
     for (uint32_t i = 0; i < fl->n_claims; i++) {
         struct claim *x = &fl->claim[i];
         if (x->chunk == chunk && memcmp(x->sha, got, SHA256_SIZE) != 0) {
             member_lied(f, fl, x->member, "stated a digest that the origin denies");
+            word_denied(f, fl, x->member, "stated a digest that the origin denies");
         }
     }
     if (c->basis < BASIS_ORIGIN) {

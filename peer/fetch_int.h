@@ -94,18 +94,21 @@ struct flight {
     uint64_t size;
     uint32_t n; /* chunks */
     enum fetch_prio prio;
-    bool begun, ended;       /* ended: only `done` calls are left */
-    bool origin_wanted;      /* the origin takes part from now on */
-    bool origin_failed;      /* for good, see r.err */
-    bool conflict;           /* members contradict each other: only the origin counts */
-    bool disputed;           /* the same without an origin: two members must agree */
-    bool peers_only, others; /* others: wanted for other nodes alone */
-    enum how how;            /* with origin_wanted */
-    enum room room;          /* when begun */
-    struct source *via;      /* HOW_LEASE: the member that fetches it */
-    uint64_t via_since;      /* HOW_LEASE */
-    uint64_t lease_retry;    /* HOW_LEASE: not asked again before */
-    uint64_t take_at;        /* HOW_SELF out of order: when to say so again, 0: in order */
+    bool begun, ended;           /* ended: only `done` calls are left */
+    bool origin_wanted;          /* the origin takes part from now on */
+    bool origin_failed;          /* for good, see r.err */
+    bool conflict;               /* members contradict each other: only the origin counts */
+    bool disputed;               /* the same without an origin: two members must agree */
+    bool known;                  /* its digest is known, and not by one member's word alone */
+    uint8_t expects;             /* enum basis: what `expect` rests on; none: nothing is known */
+    uint8_t expect[SHA256_SIZE]; /* its digest, by statements or a manifest */
+    bool peers_only, others;     /* others: wanted for other nodes alone */
+    enum how how;                /* with origin_wanted */
+    enum room room;              /* when begun */
+    struct source *via;          /* HOW_LEASE: the member that fetches it */
+    uint64_t via_since;          /* HOW_LEASE */
+    uint64_t lease_retry;        /* HOW_LEASE: not asked again before */
+    uint64_t take_at;            /* HOW_SELF out of order: when to say so again, 0: in order */
     struct link wants;
     struct storage_put *put;
     struct fchunk *c; /* [n] when begun */
@@ -148,6 +151,7 @@ struct record {
     char name[FETCH_NAME];
     struct source *up; /* NULL: not connected */
     uint32_t users;    /* objects under way that name it */
+    bool disbelieved;  /* its word is void: asked only for what is known otherwise */
     uint64_t seen;
     uint64_t strike[FETCH_STRIKES];
     uint32_t n_strikes, bans;
@@ -450,6 +454,20 @@ bool room_has(const struct fetch *f, const struct flight *fl, enum room r);
 
 /* ---- fetch_stats.c ---- */
 /* A sentence: whom this object waits for. */
+/* ---- fetch_word.c ---- */
+enum word_verdict { WORD_GOES_ON, WORD_LEAVE }; /* LEAVE: the Get is closed, or may be */
+/* known: the storage has the digests of its chunks. */
+void word_begin(struct fetch *f, struct flight *fl, bool known);
+/* Member m stated digests of chunks, and of the object (may be NULL). */
+enum word_verdict word_stated(struct fetch *f, struct flight *fl, uint32_t m, uint32_t first,
+                              uint32_t n, const uint8_t *sha, const uint8_t *object);
+/* All chunks are there; false: it goes on, or has ended. *least may be raised. */
+bool word_complete(struct fetch *f, struct flight *fl, enum basis *least);
+/* Tell the storage whose word it is. */
+void word_put(struct fetch *f, struct flight *fl, enum basis least);
+/* The origin or a manifest denies what member m stated: tell whoever keeps words. */
+void word_denied(struct fetch *f, struct flight *fl, uint32_t m, const char *why);
+
 void flight_waits_for(const struct fetch *f, const struct flight *fl, char *buf, size_t n);
 
 /* ---- fetch_have.c ---- */

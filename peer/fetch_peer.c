@@ -188,7 +188,9 @@ void member_lied(struct fetch *f, struct flight *fl, uint32_t m, const char *why
     fl->m[m].has_object = false;
     flight_void(f, fl, m);
     record_add_bad(r, fl->key, f->now);
-    if (r->up && !again) {
+    if (r->up && !again && fl->m[m].claimed < BASIS_ORIGIN) {
+        source_fault(f, r->up, why); /* it may have believed somebody else: no strike for that */
+    } else if (r->up && !again) {
         source_strike(f, r->up, why);
     }
 }
@@ -197,6 +199,17 @@ void source_drop_gets(struct fetch *f, struct source *s, bool cancel)
 {
     while (s->gets.next != &s->gets) {
         get_close(f, get_of_source(s->gets.next), cancel);
+    }
+    f->dirty = true;
+}
+
+void source_drop_plain(struct fetch *f, struct source *s)
+{
+    for (struct link *l = s->gets.next, *next; l != &s->gets; l = next) {
+        next = l->next;
+        if (!get_of_source(l)->relay) {
+            get_close(f, get_of_source(l), true);
+        }
     }
     f->dirty = true;
 }

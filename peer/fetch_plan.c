@@ -37,7 +37,7 @@ uint64_t plan_hedge_ns(struct source *s)
 bool plan_candidate(const struct fetch *f, const struct flight *fl, const struct source *s)
 {
     if (fl->conflict || s->rec->banned_until > f->now || !have_test(&s->have, fl->key) ||
-        record_is_bad(s->rec, fl->key) || s == fl->via) {
+        record_is_bad(s->rec, fl->key) || s == fl->via || (s->rec->disbelieved && !fl->known)) {
         return false;
     }
     for (uint32_t i = 0; i < fl->n_members; i++) {

@@ -20,6 +20,7 @@
 
 #define LINK_ROW DISCO_STATIC_TEXT
 #define LINK_NO_SLOT UINT32_MAX
+#define LINK_PASSED_MAX 8
 #define LINK_CREDIT (128ull << 20)     /* raw bytes a peer may send ahead */
 #define LINK_CREDIT_STEP (16ull << 20) /* given back in such steps */
 
@@ -104,6 +105,13 @@ struct plink {
     uint64_t verifying, verifying_id; /* its to us: id of the mesh, 0: none; id on the wire */
     uint64_t key_asked_at, key_given_at;
     bool key_open; /* asked and not answered */
+    /* Statements (mesh_statement.c): its feature; a question is open; there is more to ask for;
+     * when it was asked; signatures that may be looked at; signers that are not wanted of it. */
+    bool words, words_open, words_more;
+    uint64_t words_at, words_checked_at;
+    unsigned words_checks;
+    struct key_id passed[LINK_PASSED_MAX];
+    size_t n_passed;
 };
 
 /* A connection that this node dials; NULL when it cannot even begin. */

@@ -35,12 +35,13 @@ static void take_hello(struct plink *l, const Shoal__Hello *h)
     }
     codec_clean(h->software, l->software, WIRE_NAME_MAX);
     codec_clean(h->name, l->name, WIRE_NAME_MAX);
-    l->renews = l->answers = false;
+    l->renews = l->answers = l->words = false;
     l->places = false;
     for (size_t i = 0; i < h->n_optional; i++) {
         l->places |= h->optional[i] == SHOAL__FEATURE__FEATURE_PLACE;
         l->renews |= h->optional[i] == SHOAL__FEATURE__FEATURE_RENEW;
         l->answers |= h->optional[i] == SHOAL__FEATURE__FEATURE_QUESTIONS;
+        l->words |= h->optional[i] == SHOAL__FEATURE__FEATURE_STATEMENTS;
     }
 }
 
@@ -422,6 +423,12 @@ static void on_transfer(struct plink *l, const Shoal__Frame *f, const struct fra
     }
     if (r) {
         link_broke(l, e.msg);
+    case SHOAL__FRAME__KIND_STATEMENTS:
+        mesh_on_statements(l, f->statements);
+        break;
+    case SHOAL__FRAME__KIND_STATEMENTS_ASK:
+        mesh_on_statements_ask(l, f->statements_ask);
+        break;
     }
 }
 

@@ -19,6 +19,7 @@
 #include "peer/fetch.h"
 #include "peer/gateway.h"
 #include "peer/identity.h"
+#include "peer/statement.h"
 #include "peer/storage.h"
 #include "peer/token.h"
 
@@ -48,6 +49,28 @@ struct mesh_origin {
     void (*cancel)(void *ctx, uint64_t id); /* what still comes for id is ignored */
     /* The priority is higher now. May be NULL: then it is a cancel and another get. */
     void (*raise)(void *ctx, uint64_t id, enum fetch_prio prio);
+};
+
+/* ---- signed statements about digests (peer/statement.h) ---- */
+
+struct mesh_seen {
+    struct key_id signer;
+    uint64_t seq; /* the highest number that is here; UINT64_MAX: nothing of it is wanted */
+};
+/* What the mesh needs from whoever keeps them, on the LAN thread. */
+struct mesh_words {
+    void *ctx;
+    size_t (*seen)(void *ctx, struct mesh_seen *out, size_t max);
+    bool (*known)(void *ctx, const uint8_t signer[SHA256_SIZE], uint64_t seq);
+    /* The signer's next statement after number seq, appended; *more: there are further ones. */
+    bool (*next)(void *ctx, const uint8_t signer[SHA256_SIZE], uint64_t seq, struct buf *out,
+                 uint64_t *got, bool *more);
+    /* A statement of a member, its signature verified; to be copied. mesh_words_taken when it has
+     * been kept: then peers are asked for more. */
+    void (*take)(void *ctx, const uint8_t signer[SHA256_SIZE], const void *blob, size_t n);
+    /* A member stated a digest, as its own download, that the origin (or a manifest) denies. */
+    void (*lied)(void *ctx, const uint8_t member[SHA256_SIZE], struct object_key k,
+                 const char *why);
 };
 
 /* ---- questions of members, beside objects ---- */
@@ -168,6 +191,7 @@ struct mesh_model {
     const char *(*name_of)(void *ctx, struct object_key k, char *buf, size_t n);
     void *ctx;
 };
+    const struct mesh_words *words; /* copied; NULL: statements are neither taken nor given */
 int mesh_set_model(struct mesh *m, const struct mesh_model *model, struct err *e);
 
 int mesh_port(const struct mesh *m);
@@ -210,6 +234,17 @@ void mesh_origin_fail(struct mesh *m, uint64_t id, uint64_t retry_ms, const stru
 void mesh_origin_state(struct mesh *m, bool up, double bytes_s, double latency_s);
 
 /* ---- reports; JSON appended to *out ---- */
+void mesh_words_taken(struct mesh *m);
+/* Sign a statement of this node about the model; waits for the LAN thread. */
+int mesh_words_sign(struct mesh *m, uint64_t seq, const struct statement_entry *v, size_t n,
+                    struct buf *out, struct err *e);
+/* Give one to all connected members that take them. */
+void mesh_words_tell(struct mesh *m, const void *blob, size_t n);
+/* A member's word is void (or counts again): it is asked only for what is known otherwise. */
+void mesh_words_void(struct mesh *m, const uint8_t id[SHA256_SIZE], bool on);
+/* In our roster? Waits for the LAN thread. */
+bool mesh_is_member(struct mesh *m, const struct key_id *id);
+
 
 /* {"node","name","port","group","roster_version","members","listen":[...],"model","peers":[{"id",
  * "short","name","last","state","address","addresses":[...],"software","version","model_same",

@@ -96,6 +96,14 @@ static void op_banned(void *ctx, uint32_t peer, uint64_t ns, const char *why)
              (unsigned long long)(ns / 1000 / MS_NS), why);
 }
 
+static void op_lied(void *ctx, const uint8_t id[SHA256_SIZE], struct object_key k, const char *why)
+{
+    struct mesh *m = ctx;
+    if (m->has_words) {
+        m->words.lied(m->words.ctx, id, k, why);
+    }
+}
+
 static int op_origin_get(void *ctx, uint64_t id, struct object_key k, uint32_t first, uint32_t n,
                          enum fetch_prio prio)
 {
@@ -160,6 +168,7 @@ int mesh_fetch_open(struct mesh *m, struct err *e)
     f.ops.send_cancel = op_cancel;
     f.ops.send_bad = op_bad;
     f.ops.banned = op_banned;
+    f.ops.lied = op_lied;
     if (m->o.origin) {
         f.ops.origin_get = op_origin_get;
         f.ops.origin_cancel = op_origin_cancel;

@@ -11,6 +11,7 @@
  *   mesh_model.c   a model that comes while the mesh runs
  *   mesh_file.c    small files from members; mesh_give.c: and for them
  *   mesh_verify.c  prompts that members run for each other
+ *   mesh_statement.c  signed statements about digests
  *   mesh_key.c     the signing key on its way to a second keeper
  *   mesh_known.c   what is remembered of members
  *   mesh_place.c   homes: what members say about them
@@ -76,6 +77,8 @@ struct mesh {
     size_t n_statics;
     struct mesh_extent *extents;
     struct mesh_origin origin;
+    struct mesh_words words;
+    bool has_words;
 
     uv_loop_t own_loop, *loop;
     bool has_loop, threaded, started;
@@ -193,6 +196,12 @@ void mesh_on_key_ask(struct plink *l);
 void mesh_on_key_reply(struct plink *l, const Shoal__KeyReply *k);
 void mesh_key_wish(struct plink *l, uint64_t now); /* ask it for the key, if that is called for */
 void mesh_key_tick(struct mesh *m, uint64_t now);
+
+/* ---- mesh_statement.c ---- */
+void mesh_words_up(struct plink *l); /* objects may flow on it from now on */
+void mesh_words_tick(struct mesh *m, uint64_t now);
+void mesh_on_statements(struct plink *l, const Shoal__Statements *x);
+void mesh_on_statements_ask(struct plink *l, const Shoal__StatementsAsk *a);
 
 /* ---- mesh_known.c ---- */
 /* Never NULL but without memory; the least recently changed entry makes room. */

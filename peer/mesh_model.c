@@ -74,6 +74,10 @@ static void note_model(struct mesh *m, struct note *n)
         m->origin = *a->origin;
         m->o.origin = &m->origin;
     }
+    m->has_words = a->words != NULL;
+    if (a->words) {
+        m->words = *a->words;
+    }
     x->code = mesh_model_start(m, x->e);
     if (x->code) {
         return; /* has_model is still false: nothing of it is looked at */

@@ -99,6 +99,16 @@ struct storage_ops {
      * be used before this call says 0. */
     int (*put_end)(void *ctx, struct storage_put *put, int code, enum basis b,
                    const uint8_t object[SHA256_SIZE], struct err *e);
+
+    /* ---- words of members (peer/statement.h); each may be NULL ---- */
+    /* The digest of the whole object, as signed statements or a manifest have it, and what that is
+     * worth. False: nothing that counts is said. */
+    bool (*expect)(void *ctx, struct object_key k, uint8_t object[SHA256_SIZE], enum basis *b);
+    /* Before put_end(0) with a basis below BASIS_ORIGIN: the members whose word the digests are, at
+     * most STORAGE_WORDS_MAX; none: it cannot be said. */
+    void (*put_words)(void *ctx, struct storage_put *put, const uint8_t (*ids)[SHA256_SIZE],
+                      size_t n);
 };
+#define STORAGE_WORDS_MAX 4
 
 #endif

@@ -324,7 +324,20 @@ static int sto_put_end(void *ctx, struct storage_put *put, int code, enum basis 
     return store_storage_ops.put_end(((struct lan *)ctx)->st, put, code, b, object, e);
 }
 
+static bool sto_expect(void *ctx, struct object_key k, uint8_t object[SHA256_SIZE], enum basis *b)
+{
+    return store_storage_ops.expect(((struct lan *)ctx)->st, k, object, b);
+}
+
+static void sto_put_words(void *ctx, struct storage_put *put, const uint8_t (*ids)[SHA256_SIZE],
+                          size_t n)
+{
+    store_storage_ops.put_words(((struct lan *)ctx)->st, put, ids, n);
+}
+
 static const struct storage_ops lan_storage = {
+    .expect = sto_expect,
+    .put_words = sto_put_words,
     .size = sto_size,
     .have = sto_have,
     .digests = sto_digests,
@@ -541,7 +554,8 @@ int lan_open(struct node *n, struct lan **out, struct err *e)
                             .storage = &lan_storage,
                             .storage_ctx = l,
                             .name_of = name_of,
-                            .ctx = l};
+                            .ctx = l,
+                            .words = words_mesh(n->words)};
     struct mesh_extent *x = extents(m, &mm.n_extents);
     int r = l->slots && x ? 0 : err_set(e, ERR_NOMEM, "out of memory");
     if (!r) {

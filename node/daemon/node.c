@@ -272,11 +272,13 @@ static int join_tiers(struct node *n, struct err *e)
 {
     struct lan *l = NULL;
     struct guests *g = NULL;
-    int r = lan_open(n, &l, e);
+    int r = words_open(n, &n->words, e);
+    r = r ? r : lan_open(n, &l, e);
     pthread_mutex_lock(&n->mu);
     n->lan = l;
     pthread_mutex_unlock(&n->mu);
     r = r ? r : guests_open(n, &g, e);
+    r = r ? r : words_start(n->words, e);
     if (!r) {
         hear_peers(n);
     }
@@ -364,6 +366,7 @@ static void close_owner(struct node *n)
     verify_stop(n->verify);
     guests_stop(n->guests);
     pool_stop(n->pool);
+    words_stop(n->words);
     stop_ticking(n);
     if (n->lan) {
         lan_stop(n->lan);
@@ -371,6 +374,7 @@ static void close_owner(struct node *n)
     mesh_close(n->mesh);
     lan_close(n->lan);
     guests_close(n->guests);
+    words_free(n->words);
     verify_free(n->verify);
     ops_close(n->ops);
     control_free(n->control);

@@ -29,6 +29,7 @@ struct node_opts {
     size_t n_peers;
     bool no_bonjour;
     uint64_t serve_bytes_s, serve_peer_bytes_s; /* upload limits, all peers together and each */
+    unsigned audit_ms; /* between two audits of what peers gave; 60000 */
     bool must_own;         /* ERR_BUSY with a sentence when another process owns the home */
     unsigned meta_wait_ms; /* how long a cold start waits for peers before it asks the origin;
                               3000 */

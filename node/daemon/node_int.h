@@ -8,6 +8,7 @@
  *   gave.c     who gave what
  *   guests.c   the owner's side of other processes that read the same cache
  *   guest.c    their side
+ *   words.c    what members say about digests
  *   verify.c   running a prompt for a member
  *   ops.c      requests on the control socket
  *   status.c   the report */
@@ -100,6 +101,24 @@ void lan_meta_bad(void *node);
 void lan_file_read(void *node, struct mesh_file_read *r);
 void lan_bad_copy(void *node, struct object_key k, uint32_t chunk);
 
+/* ---- words.c ---- */
+
+struct words; /* opaque */
+struct words_stats {
+    uint64_t taken, refused; /* statements of others */
+    uint64_t made, made_objects;
+    uint64_t audits, audit_bytes, audits_failed;
+};
+/* Between opening the store and lan_open; then words_start. */
+int words_open(struct node *n, struct words **out, struct err *e);
+int words_start(struct words *w, struct err *e);
+void words_stop(struct words *w); /* before mesh_close; NULL is fine */
+void words_free(struct words *w); /* after it, before store_close; NULL is fine */
+const struct mesh_words *words_mesh(struct words *w);
+void words_get_stats(struct words *w, struct words_stats *out);
+/* A member's word counts again. ERR_NOTFOUND: it was not void. */
+int words_believe(struct node *n, const struct key_id *id, struct err *e);
+
 /* ---- verify.c ---- */
 
 struct verify; /* opaque */
@@ -162,6 +181,7 @@ struct node {
     struct verify *verify;
     struct mesh *mesh;
     struct guest *guest;
+    struct words *words;
 
     pthread_mutex_t mu; /* guards what follows: it comes while others look */
     struct store *st;

@@ -118,7 +118,12 @@ static int op_unban(struct ops *o, const json_t *req, json_t **out, struct err *
         return err_set(e, ERR_ARG, "\"unban\" needs \"peer\"");
     }
     int r = find_peer(o->n, peer, &id, e);
-    return r ? r : mesh_unban(o->n->mesh, &id, e);
+    if (r) {
+        return r;
+    }
+    bool believed = words_believe(o->n, &id, NULL) == 0;
+    r = mesh_unban(o->n->mesh, &id, e);
+    return r == ERR_NOTFOUND && believed ? 0 : r;
 }
 
 static int op_limits(struct ops *o, const json_t *req, json_t **out, struct err *e)

@@ -4,6 +4,7 @@
 #include "node/daemon/node_int.h"
 
 #include "kernels/backend.h"
+#include "node/store/words.h"
 #include "proto/base/clock.h"
 
 #include <stdlib.h>
@@ -128,6 +129,58 @@ static json_t *basis_json(struct store *st)
                                       (json_int_t)b.bytes[i]));
     }
     return j;
+}
+
+/* {"statements",...,"manifest","members":[{"id","statements","objects","alone","void","why"}]} */
+static json_t *words_json(struct node *n, struct store *st)
+{
+    struct store_words_member v[STORE_WORDS_MEMBERS];
+    struct words_stats s = {0};
+    uint32_t known = 0;
+    uint8_t sha[SHA256_SIZE];
+    size_t k = store_words_members(st, v, STORE_WORDS_MEMBERS);
+    json_t *list = json_array(), *manifest = json_null();
+    for (size_t i = 0; i < k; i++) {
+        struct key_id id;
+        char text[ID_TEXT];
+        memcpy(id.b, v[i].id, SHA256_SIZE);
+        id_text(&id, text);
+        json_array_append_new(
+            list, json_pack("{s:s,s:I,s:I,s:I,s:b,s:I,s:s}", "id", text, "statements",
+                            (json_int_t)v[i].statements, "objects", (json_int_t)v[i].objects,
+                            "alone", (json_int_t)v[i].alone, "void", v[i].void_at != 0, "void_at",
+                            (json_int_t)v[i].void_at, "why", v[i].why));
+    }
+    store_words_manifest(st, &known, sha);
+    if (known) {
+        char hex[2 * SHA256_SIZE + 1];
+        sha256_hex(sha, hex);
+        manifest = json_pack("{s:I,s:s}", "objects", (json_int_t)known, "sha256", hex);
+    }
+    if (n->words) {
+        words_get_stats(n->words, &s);
+    }
+    return json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:o,s:o}", "taken", (json_int_t)s.taken,
+                     "refused", (json_int_t)s.refused, "made", (json_int_t)s.made, "made_objects",
+                     (json_int_t)s.made_objects, "audits", (json_int_t)s.audits, "audit_bytes",
+                     (json_int_t)s.audit_bytes, "audits_failed", (json_int_t)s.audits_failed,
+                     "manifest", manifest, "members", list);
+}
+
+/* What is known of a peer's word, beside its row. */
+static void add_words(json_t *root, const json_t *words)
+{
+    const json_t *list = json_object_get(words, "members");
+    json_t *peers = json_object_get(root, "peers");
+    for (size_t i = 0; i < json_array_size(peers); i++) {
+        json_t *p = json_array_get(peers, i);
+        for (size_t k = 0; k < json_array_size(list); k++) {
+            json_t *m = json_array_get(list, k);
+            if (json_equal(json_object_get(m, "id"), json_object_get(p, "id"))) {
+                json_object_set(p, "word", m);
+            }
+        }
+    }
 }
 
 /* ---- coverage ---- */
@@ -259,10 +312,14 @@ int status_make(struct node *n, json_t **out, struct err *e)
         json_object_set_new(json_object_get(root, "limits"), "ram_budget", num(s.ram_budget));
         json_object_set_new(root, "tiers", tiers_json(n, st, &own));
         json_object_set_new(root, "basis", basis_json(st));
+        json_t *words = words_json(n, st);
+        add_words(root, words);
+        json_object_set_new(root, "words", words);
         coverage(root, st, &own, others);
     } else {
         json_object_set_new(root, "tiers", json_null());
         json_object_set_new(root, "basis", json_null());
+        json_object_set_new(root, "words", json_null());
     }
     json_object_set_new(root, "guests", g ? guests_json(g) : json_null());
     *out = root;

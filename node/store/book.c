@@ -443,9 +443,9 @@ size_t book_seen(struct book *b, struct book_seen *out, size_t max)
     pthread_mutex_lock(&b->mu);
     for (uint32_t i = 1; i <= CATALOG_MEMBERS_MAX && n < max; i++) {
         const struct signer *s = &b->s[i];
-        if (s->m.no && s->last && !s->m.void_at) {
+        if (s->m.no && (s->last || s->m.void_at)) {
             memcpy(out[n].signer, s->m.id, SHA256_SIZE);
-            out[n++].seq = s->last;
+            out[n++].seq = s->m.void_at ? UINT64_MAX : s->last;
         }
     }
     pthread_mutex_unlock(&b->mu);

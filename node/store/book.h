@@ -65,7 +65,7 @@ int book_take(struct book *b, const uint8_t signer[SHA256_SIZE], const void *blo
               bool *taken, struct err *e);
 struct book_seen {
     uint8_t signer[SHA256_SIZE];
-    uint64_t seq; /* the highest number here */
+    uint64_t seq; /* the highest number here; UINT64_MAX: its word is void */
 };
 size_t book_seen(struct book *b, struct book_seen *out, size_t max);
 /* The signer's next statement after number seq, appended; false: there is none. */

@@ -29,6 +29,8 @@ enum digest_source {
     DIGEST_TAKEN_BACK = 5 /* in journals alone: what was on record before counts no longer */
 };
 
+#define DIGEST_RESTS_OWN 1u
+
 struct digest {
     struct digest *older; /* the owner's: the one that this one has replaced */
     uint64_t size;
@@ -36,7 +38,8 @@ struct digest {
     uint32_t source; /* enum digest_source */
     uint32_t n;      /* chunks */
     /* With DIGEST_ONE_MEMBER and DIGEST_TWO_MEMBERS: on whose word it rests, bits by the members'
-     * numbers in the catalog (words.h); 0: not on record. */
+     * numbers in the catalog (catalog_words.h); 0: not on record. With DIGEST_MANIFEST: on what it
+     * rested before, bit 0 for the own download. */
     uint64_t rests;
     /* [n], in the same memory: SHA-256s of the chunks. NULL: not on record (objects received by a
      * program that did not keep them). */

@@ -66,6 +66,15 @@ static int load_row(void *ctx, uint32_t id, struct digest *dg, uint64_t last_use
 
 static int load_journal(void *ctx, uint32_t id, struct digest *dg)
 {
+    struct disk *d = ctx;
+    if (dg->source == DIGEST_TAKEN_BACK) {
+        if (id < d->n) {
+            free(d->it[id].digest);
+            d->it[id].digest = NULL;
+        }
+        free(dg);
+        return 0;
+    }
     return load_row(ctx, id, dg, 0);
 }
 
@@ -226,6 +235,10 @@ static int open_model(struct disk *d, struct err *e)
     if (!r) {
         r = catalog_model(d->cat, hex, &d->model_no, e);
     }
+    if (!r) {
+        struct book_opts b = {d->o.m, d->cat, d->model_no, d->manifest, d->o.log, d->o.log_ctx};
+        r = book_open(&b, &d->book, e);
+    }
     uint64_t bad = 0;
     if (!r) {
         r = catalog_load(d->cat, d->model_no, load_row, d, &bad, e);
@@ -262,10 +275,12 @@ int disk_open(const struct disk_opts *o, struct disk **out, struct err *e)
     d->it = calloc(d->n ? d->n : 1, sizeof *d->it);
     d->dir = layout_model_dir(o->cache_dir, model_root(o->m));
     d->journal = d->dir ? layout_path("%s/digests.log", d->dir) : NULL;
-    if (!d->it || !d->journal || pthread_mutex_init(&d->mu, NULL)) {
+    d->manifest = d->dir ? layout_path("%s/manifest", d->dir) : NULL;
+    if (!d->it || !d->journal || !d->manifest || pthread_mutex_init(&d->mu, NULL)) {
         free(d->it);
         free(d->dir);
         free(d->journal);
+        free(d->manifest);
         free(d);
         return err_set(e, ERR_NOMEM, "out of memory");
     }
@@ -311,6 +326,7 @@ void disk_close(struct disk *d)
         save_use(d);
     }
     session_close(d->session);
+    book_close(d->book);
     catalog_close(d->cat);
     for (uint32_t id = 0; id < d->n; id++) {
         while (d->it[id].digest) {
@@ -328,6 +344,7 @@ void disk_close(struct disk *d)
     free(d->it);
     free(d->dir);
     free(d->journal);
+    free(d->manifest);
     free(d);
 }
 
@@ -410,7 +427,7 @@ bool disk_last_chunk(struct disk *d, uint32_t id, uint32_t *chunk, uint64_t *xxh
 {
     pthread_mutex_lock(&d->mu);
     const struct digest *dg = d->it[id].digest;
-    bool known = dg && dg->n && dg->source == DIGEST_ORIGIN;
+    bool known = dg && dg->n && digest_basis(dg) >= BASIS_ORIGIN;
     if (known) {
         *chunk = dg->n - 1;
         *xxh = dg->xxh[dg->n - 1];

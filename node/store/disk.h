@@ -24,6 +24,11 @@ struct disk_opts {
     /* Something has been noted for disk_changes; called with the disk's mutex held. */
     void (*changed)(void *ctx);
     void *changed_ctx;
+    /* disk_words.c; called without a lock. An object's bytes do not count any more, in RAM neither;
+     * a member's word does not any more. May be NULL. */
+    void (*taken_back)(void *ctx, uint32_t id);
+    void (*voided)(void *ctx, const uint8_t member[SHA256_SIZE], const char *why);
+    void *words_ctx;
 };
 
 /* Opens (makes, repairs) the model's part of the cache. */
@@ -74,6 +79,42 @@ int disk_check_chunk(struct disk *d, uint32_t id, uint32_t chunk, struct err *e)
 void disk_basis(struct disk *d, uint64_t objects[BASIS_MANIFEST + 1],
                 uint64_t bytes[BASIS_MANIFEST + 1]);
 
+/* ---- the words of others (disk_words.c) ---- */
+
+struct book;
+struct statement_entry;
+struct book *disk_book(struct disk *d);
+/* Which of them this node is. */
+void disk_self(struct disk *d, const uint8_t id[SHA256_SIZE]);
+/* Numbers of members as bits, given now where they had none; 0: there are too many. */
+uint64_t disk_members(struct disk *d, const uint8_t (*ids)[SHA256_SIZE], size_t n);
+/* Their word is void from now on: their statements go, what rests on them alone is taken back. */
+void disk_void(struct disk *d, uint64_t who, const char *why);
+/* The same for one that something stronger has denied elsewhere. */
+void disk_lied(struct disk *d, const uint8_t id[SHA256_SIZE], const char *why);
+/* Its word counts again. ERR_NOTFOUND: it did. */
+int disk_believe(struct disk *d, const uint8_t id[SHA256_SIZE], struct err *e);
+/* A signed statement (book_take), and what follows from it. */
+int disk_statement(struct disk *d, const uint8_t signer[SHA256_SIZE], const void *blob, size_t n,
+                   bool *taken, struct err *e);
+/* Own downloads that no statement of ours speaks of (all: all of them), ascending; freed by the
+ * caller. */
+int disk_due(struct disk *d, const uint8_t self[SHA256_SIZE], bool all,
+             struct statement_entry **out, size_t *n, struct err *e);
+/* The digest on record, if it rests on our own download or on the manifest. */
+bool disk_own_digest(struct disk *d, uint32_t id, uint8_t digest[SHA256_SIZE]);
+/* What is said of an object's digest; false: nothing that counts. */
+bool disk_expect(struct disk *d, uint32_t id, uint8_t object[SHA256_SIZE], enum basis *b);
+/* Has another manifest been imported? Then all that is here is compared with it. */
+void disk_look_manifest(struct disk *d);
+/* A chunk on disk that rests on members' words, chosen by a random number, and its SHA-256. */
+bool disk_audit_pick(struct disk *d, uint64_t random, uint32_t *id, uint32_t *chunk,
+                     uint8_t sha[SHA256_SIZE]);
+/* The origin has other bytes for that chunk. */
+void disk_audit_failed(struct disk *d, uint32_t id, const uint8_t sha[SHA256_SIZE], uint32_t chunk);
+/* Objects on disk that rest on one member alone, by its number; [0]: it is not on record whose. */
+void disk_rests(struct disk *d, uint64_t alone[64]);
+
 /* ---- what leaves first (disk_room.c) ---- */
 
 /* rank[] of all objects (copied), lowest first to leave, by last use among equals; an object may
@@ -99,6 +140,7 @@ struct disk_file {
     struct chunk_sum *sums; /* [chunks of the object] */
     struct digest *digest;  /* set by disk_digest */
     int result;             /* of disk_publish */
+    uint64_t rests;         /* the caller's, for disk_digest: as in struct digest */
     uint8_t *proven;        /* bits, disk_begin_loose: chunks with a record */
     /* private */
     int fd, rec_fd;
@@ -129,7 +171,7 @@ bool disk_proven(struct disk *d, struct disk_file *f, uint32_t chunk, uint8_t *p
 int disk_digest(struct disk *d, struct disk_file *f, enum basis b, struct err *e);
 /* As disk_digest for an object that was received into RAM only. */
 int disk_check(struct disk *d, uint32_t id, const struct chunk_sum *sums, enum basis b,
-               struct err *e);
+               uint64_t rests, struct err *e);
 /* Sync, record, rename a list (through `next`); each one's `result` says what became of it, the
  * first failure is returned. The files stay the caller's, to be given to disk_free. */
 int disk_publish(struct disk *d, struct disk_file *list, struct err *e);

@@ -3,6 +3,7 @@
 #ifndef SHOAL_STORE_DISK_INNER_H
 #define SHOAL_STORE_DISK_INNER_H
 
+#include "node/store/book.h"
 #include "node/store/catalog.h"
 #include "node/store/disk.h"
 #include "node/store/session.h"
@@ -31,11 +32,13 @@ struct disk_kept {
 
 struct disk {
     struct disk_opts o;
-    char *dir, *journal;
+    char *dir, *journal, *manifest;
     uint32_t n;
     struct catalog *cat;
     int64_t model_no;
     struct session *session;
+    struct book *book;
+    uint64_t self; /* bit of this node among members */
 
     pthread_mutex_t mu; /* what follows */
     struct disk_item *it;
@@ -56,6 +59,9 @@ void disk_set_digest(struct disk *d, uint32_t id, struct digest *dg);
 void disk_set_present(struct disk *d, uint32_t id, bool present);
 void disk_drop_kept(struct disk *d, uint32_t id);
 const struct digest *disk_digest_of(struct disk *d, uint32_t id);
+/* A new digest against what others say of the object (disk_words.c): what it rests on is raised
+ * where they agree; ERR_DIGEST where something as strong or stronger denies it. */
+int disk_judge(struct disk *d, uint32_t id, struct digest *dg, struct err *e);
 /* The file is bad or gone: unlink, and no longer present. */
 void disk_forget(struct disk *d, uint32_t id, const char *path);
 void disk_remove(struct disk *d, uint32_t id); /* the same, path and all */

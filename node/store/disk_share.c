@@ -24,7 +24,7 @@ bool disk_digests(struct disk *d, uint32_t id, uint32_t first, uint32_t n,
                   uint8_t (*sha)[SHA256_SIZE], enum basis *b, uint8_t *object)
 {
     const struct digest *dg = disk_digest_of(d, id);
-    if (!dg || !dg->shas || first > dg->n || n > dg->n - first) {
+    if (!dg || !dg->shas || dg->source == DIGEST_TAKEN_BACK || first > dg->n || n > dg->n - first) {
         return false;
     }
     memcpy(sha, dg->shas + first, (size_t)n * SHA256_SIZE);

@@ -239,15 +239,20 @@ int disk_chunk(struct disk *d, struct disk_file *f, const void *p, size_t n,
 /* The digest on record, if it says something else, gives way to one that rests on more. */
 static int compare(struct disk *d, uint32_t id, struct digest *dg, struct err *e)
 {
+    int r = disk_judge(d, id, dg, e);
     const struct digest *old = disk_digest_of(d, id);
     char name[128];
     model_object_name(d->o.m, id, name, sizeof name);
-    if (!old) {
+    if (r) {
+        return r;
+    }
+    if (!old || old->source == DIGEST_TAKEN_BACK) {
         return 0;
     }
     if (digest_equal(old, dg)) {
         if (digest_basis(old) > digest_basis(dg)) {
             dg->source = old->source;
+            dg->rests = old->rests;
         }
         return 0;
     }
@@ -275,13 +280,17 @@ int disk_digest(struct disk *d, struct disk_file *f, enum basis b, struct err *e
     if (!f->digest) {
         return err_set(e, ERR_NOMEM, "out of memory");
     }
+    f->digest->rests = b < BASIS_ORIGIN ? f->rests : 0;
     return compare(d, f->id, f->digest, e);
 }
 
 int disk_check(struct disk *d, uint32_t id, const struct chunk_sum *sums, enum basis b,
-               struct err *e)
+               uint64_t rests, struct err *e)
 {
     struct digest *dg = digest_make(model_object(d->o.m, id)->size, sums, digest_source_of(b));
+    if (dg) {
+        dg->rests = b < BASIS_ORIGIN ? rests : 0;
+    }
     int r = dg ? compare(d, id, dg, e) : err_set(e, ERR_NOMEM, "out of memory");
     free(dg);
     return r;
@@ -310,7 +319,8 @@ static int record(struct disk *d, struct disk_file *list, struct err *e)
         }
         pthread_mutex_lock(&d->mu);
         const struct disk_item *it = &d->it[f->id];
-        bool known = it->digest && !digest_beats(f->digest, it->digest);
+        bool known = it->digest && it->digest->source != DIGEST_TAKEN_BACK &&
+                     !digest_beats(f->digest, it->digest);
         rows[k] = (struct catalog_row){.id = f->id, .d = f->digest, .last_use = it->last_use};
         pthread_mutex_unlock(&d->mu);
         of[k++] = f;

@@ -233,12 +233,23 @@ void eng_pin(struct store *st, struct entry *en)
     en->pins++;
 }
 
+void eng_take_back(struct store *st, struct entry *en)
+{
+    if (en->state == ENT_READY && en->pins) {
+        en->taken_back = true;
+    } else if (en->state == ENT_READY) {
+        evict(st, en);
+    }
+}
+
 void eng_unpin(struct store *st, struct entry *en, bool drop)
 {
     if (--en->pins) {
         return;
     }
     bool expert = eng_is_expert(st, eng_id(st, en));
+    drop |= en->taken_back;
+    en->taken_back = false;
     if (drop || (!expert && !en->hinted)) {
         evict(st, en);
     } else if (expert) {

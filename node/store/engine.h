@@ -8,6 +8,7 @@
 #include "node/store/ram.h"
 #include "node/store/share.h"
 #include "node/store/store.h"
+#include "node/store/words.h"
 
 #include <pthread.h>
 
@@ -43,6 +44,7 @@ struct entry {
     bool in_lru;     /* READY, an expert, no pins */
     bool no_disk;    /* this request goes past the disk (it is full) */
     bool past_peers; /* the upstream is gone: this request goes to the origin */
+    bool taken_back; /* READY and pinned: it leaves with its last holder */
     bool publishing; /* its file is in the publisher's queue */
     uint8_t from;    /* enum store_tier the bytes came from */
 };
@@ -113,7 +115,8 @@ struct store {
     uint64_t up_no;      /* counts store_set_upstream */
     struct takers *in;   /* incoming.c; NULL until there is an upstream */
     struct share *share; /* share.c; NULL until something is shared */
-    struct asks *asks;   /* origin_ask.c; NULL until the upstream uses the origin */
+    struct store_words_listener listener;
+    struct asks *asks; /* origin_ask.c; NULL until the upstream uses the origin */
 
     pthread_t *workers;
     uint32_t n_workers;
@@ -154,6 +157,8 @@ void eng_drop_waiter(struct store *st, struct waiter *w);
 void eng_lose_interest(struct store *st, uint32_t id);
 void eng_pin(struct store *st, struct entry *en);
 void eng_unpin(struct store *st, struct entry *en, bool drop);
+/* What is in RAM of it counts no longer: it leaves, at the latest with its last holder. */
+void eng_take_back(struct store *st, struct entry *en);
 /* May `size` more bytes of experts come in without evicting what is wanted? */
 bool eng_has_room(const struct store *st, uint64_t size);
 /* A slot for the entry, evicting; NULL for lack of memory or, for a mere hint, of room. Releases
@@ -199,7 +204,11 @@ void sink_count(struct store *st, uint64_t bytes); /* with mu: origin bytes, for
 /* All bytes are here, in the entry's slot, in *f (taken; NULL afterwards) or both; en->from says
  * whence. With mu, which is released and retaken. */
 void sink_complete(struct store *st, struct entry *en, struct disk_file **f,
-                   const struct chunk_sum *sums, enum basis b);
+                   const struct chunk_sum *sums, enum basis b, uint64_t rests);
+/* ---- words.c ---- */
+/* disk_opts.taken_back and voided; ctx is the store. */
+void words_taken_back(void *store, uint32_t id);
+void words_voided(void *store, const uint8_t member[SHA256_SIZE], const char *why);
 
 /* ---- incoming.c: objects on their way from the upstream ---- */
 /* With mu. */

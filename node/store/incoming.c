@@ -222,7 +222,7 @@ static void finish(struct store *st, struct incoming *in)
         struct disk_file *left = p->f;
         p->f = NULL;
         en->from = (uint8_t)source(in);
-        sink_complete(st, en, &left, p->sums, p->b);
+        sink_complete(st, en, &left, p->sums, p->b, p->rests);
     }
     pthread_mutex_unlock(&st->mu);
     in_put_free(st, p);
@@ -234,6 +234,9 @@ static void finish(struct store *st, struct incoming *in)
 static void put_over(struct store *st, struct storage_put *p)
 {
     struct incoming *in = p->in;
+    if (p->ok && st->disk) {
+        p->rests = disk_members(st->disk, p->words, p->n_words);
+    }
     pthread_mutex_lock(&st->mu);
     p->ended = true;
     if (!p->ok) {

@@ -35,6 +35,9 @@ struct storage_put {
     struct err err;
     enum basis b;
     uint8_t object[SHA256_SIZE];
+    uint8_t words[STORAGE_WORDS_MAX][SHA256_SIZE]; /* whose word the digests are */
+    size_t n_words;
+    uint64_t rests; /* the same as digest.rests */
     /* the writer's */
     struct disk_file *f;
     struct chunk_sum *sums; /* [n] */
@@ -86,6 +89,8 @@ int in_put_begin(struct store *st, uint32_t id, uint64_t size, struct storage_pu
                  struct err *e);
 int in_put_chunk(struct store *st, struct storage_put *p, uint32_t chunk, const uint8_t *bytes,
                  size_t n, const uint8_t sha[SHA256_SIZE], struct err *e);
+void in_put_words(struct store *st, struct storage_put *p, const uint8_t (*ids)[SHA256_SIZE],
+                  size_t n);
 int in_put_end(struct store *st, struct storage_put *p, int code, enum basis b,
                const uint8_t object[SHA256_SIZE], struct err *e);
 

@@ -138,6 +138,14 @@ int in_put_chunk(struct store *st, struct storage_put *p, uint32_t chunk, const 
     return 0;
 }
 
+void in_put_words(struct store *st, struct storage_put *p, const uint8_t (*ids)[SHA256_SIZE],
+                  size_t n)
+{
+    (void)st;
+    p->n_words = n <= STORAGE_WORDS_MAX ? n : 0;
+    memcpy(p->words, ids, p->n_words * SHA256_SIZE);
+}
+
 int in_put_end(struct store *st, struct storage_put *p, int code, enum basis b,
                const uint8_t object[SHA256_SIZE], struct err *e)
 {

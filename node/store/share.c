@@ -482,7 +482,22 @@ static int op_put_end(void *ctx, struct storage_put *put, int code, enum basis b
     return in_put_end(ctx, put, code, b, object, e);
 }
 
+static bool op_expect(void *ctx, struct object_key k, uint8_t object[SHA256_SIZE], enum basis *b)
+{
+    struct store *st = ctx;
+    uint32_t id = store_key_id(st, k);
+    return id != MODEL_NONE && st->disk && disk_expect(st->disk, id, object, b);
+}
+
+static void op_put_words(void *ctx, struct storage_put *put, const uint8_t (*ids)[SHA256_SIZE],
+                         size_t n)
+{
+    in_put_words(ctx, put, ids, n);
+}
+
 const struct storage_ops store_storage_ops = {
+    .expect = op_expect,
+    .put_words = op_put_words,
     .size = op_size,
     .have = op_have,
     .digests = op_digests,

@@ -150,14 +150,17 @@ static int on_data(struct origin_part *p, const void *bytes, size_t n, struct er
 }
 
 void sink_complete(struct store *st, struct entry *en, struct disk_file **f,
-                   const struct chunk_sum *sums, enum basis b)
+                   const struct chunk_sum *sums, enum basis b, uint64_t rests)
 {
     uint32_t id = eng_id(st, en);
     struct err e = {0};
+    if (*f) {
+        (*f)->rests = rests;
+    }
     pthread_mutex_unlock(&st->mu);
     int r = !st->disk ? 0
             : *f      ? disk_digest(st->disk, *f, b, &e)
-                      : disk_check(st->disk, id, sums, b, &e);
+                      : disk_check(st->disk, id, sums, b, rests, &e);
     if (r) { /* at once: the next request may have a file of the same name */
         disk_abandon(st->disk, *f, r != ERR_DIGEST);
         *f = NULL;
@@ -198,7 +201,7 @@ static void complete(struct sink *s)
 {
     s->en->sink = NULL;
     s->en->from = STORE_ORIGIN;
-    sink_complete(s->st, s->en, &s->f, s->sums, BASIS_ORIGIN);
+    sink_complete(s->st, s->en, &s->f, s->sums, BASIS_ORIGIN, 0);
 }
 
 static void on_done(struct origin_part *p, int code, const struct err *e)

@@ -147,6 +147,9 @@ static int open_tiers(struct store *st, struct err *e)
             .log_ctx = st->o.log_ctx,
             .changed = share_disk_changed,
             .changed_ctx = st,
+            .taken_back = words_taken_back,
+            .voided = words_voided,
+            .words_ctx = st,
         };
         r = disk_open(&d, &st->disk, e);
     }
