@@ -66,6 +66,7 @@ static void share(struct plink *l)
         mesh_log_once(m, "nothing is fetched from peer %s: %s", s, e.msg);
     }
     mesh_place_up(l);
+    mesh_words_up(l);
 }
 
 static void share_from_now(struct plink *l)
