@@ -122,15 +122,18 @@ const node = await serve({ batch: 1, queue: 2 });
 await check('a full queue says so', async () => {
   const c = [];
   const go = () => { const a = new AbortController(); c.push(a); return fetch(node.url + '/v1/chat/completions', { method: 'POST', body: body({ max_tokens: 3000, ignore_eos: true }), signal: a.signal }).catch(() => {}); };
-  const first = [go(), go(), go()];
-  await until('two wait', async () => /shoal_requests_waiting 2/.test(await (await fetch(node.url + '/metrics')).text()));
+  const shows = (what) => async () => what.test(await (await fetch(node.url + '/metrics')).text());
+  const first = [go()];
+  await until('one runs', shows(/shoal_requests_running 1/)); // a place in the queue is free again
+  first.push(go(), go());
+  await until('two wait', shows(/shoal_requests_waiting 2/));
   const r = await fetch(node.url + '/v1/chat/completions', { method: 'POST', body: body({}) });
   assert.equal(r.status, 429);
   assert.ok(Number(r.headers.get('retry-after')) >= 1);
   assert.equal((await r.json()).error.code, 'queue_full');
   c.forEach((a) => a.abort());
   await Promise.all(first);
-  await until('all gone', async () => /shoal_requests_waiting 0/.test(await (await fetch(node.url + '/metrics')).text()));
+  await until('all gone', shows(/shoal_requests_waiting 0/));
 });
 await check('a deadline', async () => {
   const r = await fetch(node.url + '/v1/chat/completions', { method: 'POST', body: body({ max_tokens: 3000, ignore_eos: true, timeout: 0.2 }) });
