@@ -34,7 +34,7 @@ kernel void conv(constant sh_conv &a [[buffer(0)]], SH_POS, device const float *
 // Threadgroup (block of value columns, head), a thread a column, all rows in order. Sums over the
 // key index are sequential, so a column cannot be divided; q, k and alpha are computed by every
 // block anew, which is cheaper than another kernel. S is read twice and written once: the second
-// reading finds it in the cache.
+// reading finds it in the cache. Sixteen values are fetched before any is stored.
 kernel void kda(constant sh_kda &a [[buffer(0)]], SH_POS, device const float *q [[buffer(1)]],
                 device const float *k [[buffer(2)]], device const float *v [[buffer(3)]],
                 device const float *f [[buffer(4)]], device const float *b [[buffer(5)]],
@@ -71,19 +71,41 @@ kernel void kda(constant sh_kda &a [[buffer(0)]], SH_POS, device const float *q 
         threadgroup_barrier(mem_flags::mem_threadgroup);
         if (col < D) {
             float beta = sh_sigmoid(b[(ulong)t * a.H + h]);
-            float r = 0.0f;
-#pragma unroll 8
-            for (uint d = 0; d < D; d++) {
-                r = sh_fma(sk[d], S[(ulong)d * D + col] * alpha[d], r);
+            float r = 0.0f, out = 0.0f;
+            device float *s = S + col;
+            uint d = 0;
+            for (; d + 16 <= D; d += 16) {
+                float c[16];
+#pragma unroll
+                for (uint i = 0; i < 16; i++) {
+                    c[i] = s[(ulong)(d + i) * D];
+                }
+#pragma unroll
+                for (uint i = 0; i < 16; i++) {
+                    r = sh_fma(sk[d + i], c[i] * alpha[d + i], r);
+                }
+            }
+            for (; d < D; d++) {
+                r = sh_fma(sk[d], s[(ulong)d * D] * alpha[d], r);
             }
             float u = sh_z(beta * (v[at + col] - r));
-            float out = 0.0f;
-#pragma unroll 8
-            for (uint d = 0; d < D; d++) {
-                float P = S[(ulong)d * D + col] * alpha[d];
-                float s = sh_z(sh_fma(sk[d], u, P));
-                S[(ulong)d * D + col] = s;
-                out = sh_fma(sq[d], s, out);
+            for (d = 0; d + 16 <= D; d += 16) {
+                float c[16];
+#pragma unroll
+                for (uint i = 0; i < 16; i++) {
+                    c[i] = s[(ulong)(d + i) * D];
+                }
+#pragma unroll
+                for (uint i = 0; i < 16; i++) {
+                    c[i] = sh_z(sh_fma(sk[d + i], u, c[i] * alpha[d + i]));
+                    s[(ulong)(d + i) * D] = c[i];
+                    out = sh_fma(sq[d + i], c[i], out);
+                }
+            }
+            for (; d < D; d++) {
+                float c = sh_z(sh_fma(sk[d], u, s[(ulong)d * D] * alpha[d]));
+                s[(ulong)d * D] = c;
+                out = sh_fma(sq[d], c, out);
             }
             o[at + col] = sh_z(out);
         }
