@@ -193,8 +193,8 @@ static void note_logprob(struct choice *c, const struct engine_token *t)
 {
     struct gen *g = c->g;
     if (!g->a.sampling.logprobs || c->n_pending == PENDING_MAX ||
-        tok_is_special(g->env.tok, t->id)) {
-        return;
+        tok_is_special(g->env.tok, t->id) || (g->a.chat && !parse_in_content(c->parse))) {
+        return; /* reasoning, calls and the names of tags are not the content */
     }
     struct gen_logprob *p = realloc(c->pending, (c->n_pending + 1) * sizeof *p);
     if (p) {
@@ -380,7 +380,8 @@ static int submit(struct gen *g, size_t i, size_t *waiting, struct err *e)
         .n_bounds = g->a.n_bounds,
         .max_new = g->a.max_new ? g->a.max_new : GEN_MAX_TOKENS,
         .stop = g->env.stop_ids,
-        .n_stop = g->a.ignore_stop_ids ? 0 : g->env.n_stop_ids,
+        /* a form that is kept has an end, and nothing can follow it */
+        .n_stop = g->a.ignore_stop_ids && !g->a.grammar ? 0 : g->env.n_stop_ids,
         .sampling = g->a.sampling,
         .grammar = g->a.grammar,
         .script = g->env.script,

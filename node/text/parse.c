@@ -426,3 +426,9 @@ size_t parse_calls(const struct parse *p)
 {
     return p->calls;
 }
+
+bool parse_in_content(const struct parse *p)
+{
+    return p->tag_kind == NO_TAG &&
+           (p->where == IN_RESPONSE || p->where == IN_LOOSE || p->where == IN_MESSAGE);
+}

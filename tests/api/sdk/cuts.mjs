@@ -197,5 +197,21 @@ await check('completions: text, stop strings, echo', async () => {
     }
   }
 });
+await check('logprobs are those of the content, and of nothing else', async () => {
+  const text = 'ab é😀 cd', call = '<|open|>tools<|sep|><|open|>call tool="f" index="1"<|sep|><|close|>call<|sep|><|close|>tools<|sep|>';
+  for (const cut of [0, 1, 3]) {
+    await node.script('why so<|close|>think<|sep|><|open|>response<|sep|>' + text + '<|close|>response<|sep|>' + call + end, cut);
+    const o = { messages: user, reasoning_effort: 'low', logprobs: true, tools: [{ type: 'function', function: { name: 'f' } }] };
+    const r = await whole('/v1/chat/completions', o);
+    assert.equal(Buffer.from(r.choices[0].logprobs.content.flatMap((t) => t.bytes)).toString(), text);
+    const l = (await events('/v1/chat/completions', o)).flatMap((e) => e.choices[0]?.logprobs?.content ?? []);
+    assert.equal(Buffer.from(l.flatMap((t) => t.bytes)).toString(), text);
+  }
+});
+await check('a form has its end, also when ends are to be ignored', async () => {
+  await node.script('{"a":1}' + end, 0);
+  const r = await whole('/v1/chat/completions', { messages: user, reasoning_effort: 'none', ignore_eos: true, response_format: { type: 'json_object' } });
+  assert.deepEqual([r.choices[0].message.content, r.choices[0].finish_reason], ['{"a":1}', 'stop']);
+});
 await node.stop();
 finish();
