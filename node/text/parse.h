@@ -75,7 +75,7 @@ int parse_feed(struct parse *p, const uint32_t *ids, size_t n, struct err *e);
 /* The stream ends here although no end token came. No effect when it has ended already. */
 int parse_finish(struct parse *p, struct err *e);
 enum parse_reason parse_ended(const struct parse *p);
-size_t parse_calls(const struct parse *p); /* complete calls so far */
+size_t parse_calls(const struct parse *p);    /* complete calls so far */
 bool parse_in_content(const struct parse *p); /* text that comes now is content */
 
 /* An answer as a whole: the ctx of parse_collect. Zero bytes make an empty one. */
