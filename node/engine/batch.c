@@ -22,12 +22,14 @@ static bool due(const struct engine *g, struct engine_job *j, uint64_t now)
     return true;
 }
 
-/* Those who wait hear that work goes on. */
+/* A step can take minutes: who came meanwhile hears of its place, who left goes, and those who wait
+ * hear that work goes on. */
 static void say_waiting(struct engine *g, uint64_t now)
 {
     struct engine_job *list[16];
     size_t before[16], n = 0;
     pthread_mutex_lock(&g->mu);
+    engine_look_at_queue(g);
     for (struct engine_job *j = g->queue; j && n < 16; j = j->next) {
         if (j->a.hooks.waits && j->said_before != SIZE_MAX && due(g, j, now)) {
             before[n] = j->said_before;

@@ -204,6 +204,7 @@ int engine_submit(struct engine *g, const struct engine_ask *a, struct engine_jo
     *g->queue_tail = j;
     g->queue_tail = &j->next;
     g->n_queue++;
+    g->queue_changed = true;
     *out = j;
     pthread_cond_signal(&g->cond);
     pthread_mutex_unlock(&g->mu);
@@ -312,6 +313,7 @@ static void unlink_job(struct engine *g, struct engine_job *j)
     }
     j->next = NULL;
     g->n_queue--;
+    g->queue_changed = true;
 }
 
 static struct engine_job *best_waiting(struct engine *g)
@@ -364,6 +366,7 @@ static struct engine_job *expired(struct engine *g, struct err *e)
 /* Tell those who wait how many are before them. Releases and retakes mu. */
 static void tell_waiting(struct engine *g)
 {
+    g->queue_changed = false;
     for (bool again = true; again;) {
         again = false;
         size_t place = 0;
@@ -397,8 +400,7 @@ static void tell_waiting(struct engine *g)
     }
 }
 
-/* Move from the queue to the running ones. Releases and retakes mu. */
-static void admit(struct engine *g)
+void engine_look_at_queue(struct engine *g)
 {
     struct err e = {0};
     for (struct engine_job *j; (j = expired(g, &e));) {
@@ -406,6 +408,15 @@ static void admit(struct engine *g)
         engine_finish(g, j, ENGINE_ERROR, &e);
         pthread_mutex_lock(&g->mu);
     }
+    if (g->queue_changed) {
+        tell_waiting(g);
+    }
+}
+
+/* Move from the queue to the running ones. Releases and retakes mu. */
+static void admit(struct engine *g)
+{
+    engine_look_at_queue(g);
     for (struct engine_job *j; (j = best_waiting(g)) && fits(g, j);) {
         unlink_job(g, j);
         j->state = JOB_RUNS;
@@ -415,7 +426,9 @@ static void admit(struct engine *g)
         j->client->served = j->turn;
         g->run[g->n_run++] = j;
     }
-    tell_waiting(g);
+    if (g->queue_changed) {
+        tell_waiting(g);
+    }
 }
 
 /* ---- the thread ---- */

@@ -63,6 +63,7 @@ struct engine {
     atomic_bool stopping; /* the same, for progress */
     struct engine_job *queue, **queue_tail;
     size_t n_queue;
+    bool queue_changed; /* since those who wait were told */
     struct engine_job *run[ENGINE_BATCH_MAX];
     size_t n_run;
     struct engine_client *clients;
@@ -80,6 +81,9 @@ struct engine {
 
 /* batch.c: with the lock not held, on the engine's thread */
 void engine_step(struct engine *g);
+/* engine.c, on the engine's thread, also within a step: with mu, which is released and retaken: who
+ * waits and is over (cancelled, too late) leaves; the others hear of their places. */
+void engine_look_at_queue(struct engine *g);
 /* engine.c: the job leaves; calls its `end`. */
 void engine_finish(struct engine *g, struct engine_job *j, enum engine_reason why,
                    const struct err *e);

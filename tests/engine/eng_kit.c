@@ -5,10 +5,10 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -20,12 +20,23 @@ void eng_open(struct eng *x, const char *model, const struct engine_opts *o)
     eng_open_rig(x, &ro, o);
 }
 
+static int progress(void *ctx, const struct infer_progress *p)
+{
+    struct eng *x = ctx;
+    int r = engine_progress(&x->tap, p);
+    while (!r && atomic_load(&x->hold)) {
+        usleep(1000);
+        r = engine_progress(&x->tap, p);
+    }
+    return r;
+}
+
 void eng_open_rig(struct eng *x, const struct rig_opts *rig, const struct engine_opts *o)
 {
     struct err e = {0};
     struct rig_opts ro = *rig;
-    ro.progress = engine_progress;
-    ro.progress_ctx = &x->tap;
+    ro.progress = progress;
+    ro.progress_ctx = x;
     memset(x, 0, sizeof *x);
     if (rig_open(&x->rig, &ro, &e)) {
         fail_msg("%s", e.msg);
@@ -51,6 +62,7 @@ static void on_waits(void *ctx, size_t before)
     pthread_mutex_lock(&j->mu);
     j->waits_calls++;
     j->before = before;
+    pthread_cond_broadcast(&j->cond);
     pthread_mutex_unlock(&j->mu);
 }
 
@@ -130,14 +142,15 @@ int eng_submit(struct eng *x, struct eng_job *j)
     return r;
 }
 
-static void wait_for(struct eng_job *j, size_t tokens, size_t prefill)
+static void wait_for(struct eng_job *j, size_t tokens, size_t prefill, size_t place)
 {
     struct timespec t;
     clock_gettime(CLOCK_REALTIME, &t);
     t.tv_sec += 1500; /* beyond any patience of ctest: a busy machine is no failure */
     pthread_mutex_lock(&j->mu);
     int r = 0;
-    while (!j->over && j->n < tokens && j->prefill_done < prefill && !r) {
+    while (!j->over && j->n < tokens && j->prefill_done < prefill &&
+           !(j->waits_calls && j->before == place) && !r) {
         r = pthread_cond_timedwait(&j->cond, &j->mu, &t);
     }
     pthread_mutex_unlock(&j->mu);
@@ -148,17 +161,22 @@ static void wait_for(struct eng_job *j, size_t tokens, size_t prefill)
 
 void eng_wait(struct eng_job *j)
 {
-    wait_for(j, SIZE_MAX, SIZE_MAX);
+    wait_for(j, SIZE_MAX, SIZE_MAX, SIZE_MAX);
+}
+
+void eng_wait_place(struct eng_job *j, size_t before)
+{
+    wait_for(j, SIZE_MAX, SIZE_MAX, before);
 }
 
 void eng_wait_tokens(struct eng_job *j, size_t n)
 {
-    wait_for(j, n, SIZE_MAX);
+    wait_for(j, n, SIZE_MAX, SIZE_MAX);
 }
 
 void eng_wait_prefill(struct eng_job *j, size_t n)
 {
-    wait_for(j, SIZE_MAX, n);
+    wait_for(j, SIZE_MAX, n, SIZE_MAX);
 }
 
 void eng_free(struct eng_job *j)

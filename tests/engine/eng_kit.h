@@ -7,10 +7,12 @@
 #include "tests/infer/rig.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 struct eng {
     struct rig rig;
     struct engine_tap tap;
+    atomic_bool hold; /* while true a step does not advance, as one that awaits its weights */
     struct engine *g;
 };
 /* o: all but f, m, tap. Fails the test. */
@@ -40,7 +42,8 @@ void eng_job(struct eng_job *j, uint32_t seed, size_t n, uint32_t max_new, uint3
 int eng_submit(struct eng *x, struct eng_job *j);
 void eng_wait(struct eng_job *j); /* until it is over */
 void eng_wait_tokens(struct eng_job *j, size_t n);
-void eng_wait_prefill(struct eng_job *j, size_t n); /* until so many tokens were read */
+void eng_wait_place(struct eng_job *j, size_t before); /* until it is told this place */
+void eng_wait_prefill(struct eng_job *j, size_t n);    /* until so many tokens were read */
 void eng_free(struct eng_job *j);
 void eng_receipt(const struct eng_job *j, char out[2 * SHA256_SIZE + 1]);
 /* What the request would get alone from node/infer, without the engine. */

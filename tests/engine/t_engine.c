@@ -206,6 +206,55 @@ static void test_share(void **state)
     eng_close(&x);
 }
 
+/* Within a step that does not end, those who wait hear of their places, and leave when they are
+ * cancelled or too late. */
+static void test_queue_within_a_step(void **state)
+{
+    (void)state;
+    struct eng x;
+    struct engine_opts o = {.batch = 1, .say_ms = 20};
+    char want[HEX], got[HEX];
+    eng_open(&x, tiny, &o);
+    uint32_t V = infer_config(x.rig.f)->vocab;
+    struct eng_job *j = jobs_new(4);
+    for (uint32_t i = 0; i < 4; i++) {
+        eng_job(&j[i], i, 30, 20, V);
+    }
+    eng_alone(&x, &j[0], want);
+    assert_int_equal(eng_submit(&x, &j[0]), 0);
+    eng_wait_tokens(&j[0], 1);
+    atomic_store(&x.hold, true);
+    pthread_mutex_lock(&j[0].mu);
+    size_t n = j[0].n;
+    pthread_mutex_unlock(&j[0].mu);
+    assert_int_equal(eng_submit(&x, &j[1]), 0);
+    eng_wait_place(&j[1], 0);
+    assert_int_equal(eng_submit(&x, &j[3]), 0);
+    eng_wait_place(&j[3], 1);
+    j[2].ask.deadline_ns = clock_ns() + 30000000;
+    assert_int_equal(eng_submit(&x, &j[2]), 0);
+    eng_wait(&j[2]);
+    assert_int_equal(j[2].end.err.code, ERR_TIMEOUT);
+    engine_cancel(j[1].job);
+    eng_wait(&j[1]);
+    assert_int_equal(j[1].end.err.code, ERR_CANCELLED);
+    eng_wait_place(&j[3], 0);
+    pthread_mutex_lock(&j[0].mu);
+    assert_true(j[0].n <= n + 1 && !j[0].over); /* the step that was under way, at most */
+    pthread_mutex_unlock(&j[0].mu);
+    atomic_store(&x.hold, false);
+    eng_wait(&j[0]);
+    eng_wait(&j[3]);
+    eng_receipt(&j[0], got);
+    assert_string_equal(got, want);
+    assert_int_equal(j[3].n, 20);
+    for (uint32_t i = 0; i < 4; i++) {
+        eng_free(&j[i]);
+    }
+    free(j);
+    eng_close(&x);
+}
+
 static void test_ends(void **state)
 {
     (void)state;
@@ -272,8 +321,11 @@ static void test_ends(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_same_bits), cmocka_unit_test(test_cancel),
-        cmocka_unit_test(test_queue),     cmocka_unit_test(test_share),
+        cmocka_unit_test(test_same_bits),
+        cmocka_unit_test(test_cancel),
+        cmocka_unit_test(test_queue),
+        cmocka_unit_test(test_share),
+        cmocka_unit_test(test_queue_within_a_step),
         cmocka_unit_test(test_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
