@@ -36,6 +36,7 @@ struct disco {
     void (*why_not)(void *ctx, const struct disco_if *net, char out[DISCO_TEXT]);
     void (*on_peer)(void *ctx, const struct disco_peer *p, enum disco_event ev);
     void (*log)(void *ctx, const char *line);
+    bool brief;
 
     struct peers t;
     struct ifstate ifs[DISCO_IFS_MAX];

@@ -220,10 +220,10 @@ void core_soon(struct disco *d)
 static void tell(struct disco *d, const struct disco_peer *p, enum disco_event ev)
 {
     const char *who = p->node[0] ? p->node : p->static_name;
-    if (ev == DISCO_ADDED) {
+    if (ev == DISCO_ADDED && !d->brief) {
         core_log(d, "peer %s: known%s%s", who, p->n_addrs ? " at " : "",
                  p->n_addrs ? p->addrs[0].text : "");
-    } else if (ev == DISCO_REMOVED && p->node[0]) {
+    } else if (ev == DISCO_REMOVED && p->node[0] && !d->brief) {
         core_log(d, "peer %s: gone", who);
     }
     if (d->on_peer) {
@@ -325,6 +325,7 @@ static int take_options(struct disco *d, const struct disco_options *o, struct e
     d->why_not = o->why_not;
     d->on_peer = o->on_peer;
     d->log = o->log;
+    d->brief = o->brief;
     if (o->remember && !(d->remember = strdup(o->remember))) {
         return err_set(e, ERR_NOMEM, "out of memory");
     }

@@ -77,6 +77,14 @@ static void went_wrong(struct disco *d, struct ifstate *f, uint64_t now, int cod
     }
 }
 
+/* An interface comes or goes; whether this node is announced there is said when it is. */
+static void note(struct disco *d, const struct ifstate *f, const char *what)
+{
+    if (!d->brief) {
+        core_log(d, "%s: %s", f->net.name, what);
+    }
+}
+
 static void works(struct disco *d, struct ifstate *f)
 {
     if (d->responder == RESPONDER_DOWN) {
@@ -217,7 +225,7 @@ uint64_t sessions_poll(struct disco *d, uint64_t now)
             here |= t[k].index == f->net.index && !strcmp(t[k].name, f->net.name);
         }
         if (f->up && !here) {
-            core_log(d, "%s: down", f->net.name);
+            note(d, f, "down");
             f->up = false;
             changed = true;
             peers_unsight_if(&d->t, f->net.index);
@@ -252,8 +260,7 @@ uint64_t sessions_poll(struct disco *d, uint64_t now)
             }
         }
         if (!was_up && !t[k].loopback && d->be) {
-            core_log(d, "%s: up%s", f->net.name,
-                     f->allowed ? "" : ", not announced on (not allowed on this network)");
+            note(d, f, "up");
         }
     }
     if (changed) {
@@ -320,7 +327,7 @@ static void registered(void *ctx, uint32_t ifindex, const char *name)
     char clean[DISCO_NAME_MAX + 1], wish[DISCO_NAME_MAX + 1];
     core_clean(name, clean, sizeof clean);
     wished_name(d, f, wish);
-    if (!f->registered || strcmp(clean, f->name)) {
+    if (!d->brief && (!f->registered || strcmp(clean, f->name))) {
         core_log(d, "%s: announced as \"%s\"%s", f->net.name, clean,
                  strcmp(name, wish) ? ": another node has the wished name" : "");
     }

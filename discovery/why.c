@@ -53,7 +53,10 @@ static void say_addr(uint64_t now, const struct disco_addr *a, char out[DISCO_TE
     const struct disco_try *t = &a->last[0];
     char when[64] = "";
     if (a->live) {
-        snprintf(out, DISCO_TEXT, "connected (%u)", a->live);
+        if (a->live > 1) {
+            snprintf(when, sizeof when, " (%u times)", a->live);
+        }
+        snprintf(out, DISCO_TEXT, "connected%s", when);
         return;
     }
     if (until(now, a->retry_ns) > 0) {
@@ -78,8 +81,7 @@ static void say_peer(const struct disco *d, struct disco_why_peer *w)
         }
     }
     if (p->live) {
-        snprintf(w->says, sizeof w->says, "connected on %u connection%s", p->live,
-                 p->live == 1 ? "" : "s");
+        snprintf(w->says, sizeof w->says, "connected");
     } else if (!p->n_addrs) {
         snprintf(w->says, sizeof w->says, "no address: %.150s",
                  name_error[0] ? name_error : "the name is being looked up");

@@ -67,6 +67,20 @@ void id_short(const struct key_id *id, char out[ID_SHORT])
     grouped(c, sizeof c, out);
 }
 
+bool id_short_of(const char *chars, char out[ID_SHORT])
+{
+    char c[SHORT + SHORT_CHECK];
+    out[0] = 0;
+    size_t n = strspn(chars, "0123456789abcdefghjkmnpqrstvwxyz");
+    if (n < SHORT || chars[n]) {
+        return false;
+    }
+    memcpy(c, chars, SHORT);
+    check_chars(c, SHORT, SHORT_CHECK, c + SHORT);
+    grouped(c, sizeof c, out);
+    return true;
+}
+
 bool id_equal(const struct key_id *a, const struct key_id *b)
 {
     return memcmp(a->b, b->b, sizeof a->b) == 0;

@@ -15,6 +15,9 @@
 
 void id_text(const struct key_id *id, char out[ID_TEXT]);
 void id_short(const struct key_id *id, char out[ID_SHORT]);
+/* The short form from the first characters of an id without dashes, at least ten and nothing
+ * else, such as an announcement has. False, and out empty: they are none. */
+bool id_short_of(const char *chars, char out[ID_SHORT]);
 bool id_equal(const struct key_id *a, const struct key_id *b);
 /* The full form back, however it was typed (spaces, dashes, case). A wrong check is ERR_FORMAT. */
 int id_parse(const char *text, struct key_id *out, struct err *e);

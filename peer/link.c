@@ -284,7 +284,7 @@ void link_abort(struct plink *l, enum disco_outcome end, const char *text)
 void link_broke(struct plink *l, const char *how)
 {
     l->m->protocol_faults++;
-    mesh_log_once(l->m, "peer %s broke the protocol: %s", l->node, how);
+    mesh_log_once(l->m, "peer %s broke the protocol: %s", l->who, how);
     link_close(l, SHOAL__GOODBYE_REASON__GOODBYE_PROTOCOL, how, DISCO_REJECTED, how);
 }
 
@@ -344,6 +344,7 @@ static void opened(struct plink *l, struct tls_conn *c, const struct tls_peer *p
     l->tls = *p;
     memcpy(id.b, p->id, WIRE_ID);
     mesh_short(&id, l->node);
+    id_short(&id, l->who);
     link_set_state(l, LINK_HELLO);
     l->alive_at = l->since;
 }
@@ -483,7 +484,7 @@ static void tick_up(struct plink *l, uint64_t now)
         l->rate_out0 = out;
     }
     if (now - l->alive_at > 3 * hb) {
-        mesh_log(m, "peer %s is silent for %u ms: taken for dead", l->node, 3 * m->o.heartbeat_ms);
+        mesh_log(m, "peer %s is silent for %u ms: taken for dead", l->who, 3 * m->o.heartbeat_ms);
         link_abort(l, DISCO_DEAD, "no sign of life for three intervals");
         return;
     }

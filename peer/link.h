@@ -59,12 +59,13 @@ struct plink {
 
     struct tls_peer tls;
     char node[MESH_SHORT];
+    char who[ID_SHORT]; /* the same as people read it */
     struct instance inst;
     uint64_t roster_version;
     uint32_t version, numerics;
     bool model_same, has_model, origin_works;
-    bool said_model;      /* our last hello had the model */
-    bool renews, answers; /* its features: a further Hello, questions */
+    bool said_model;        /* our last hello had the model */
+    bool renews, answers;   /* its features: a further Hello, questions */
     bool places, has_place; /* its feature: homes; it has said what it keeps, last: */
     uint64_t place_seq;
     struct mesh_place place;
@@ -104,7 +105,6 @@ struct plink {
     uint64_t verify_id;
     uint64_t verifying, verifying_id; /* its to us: id of the mesh, 0: none; id on the wire */
     uint64_t key_asked_at, key_given_at;
-    bool key_open; /* asked and not answered */
     /* Statements (mesh_statement.c): its feature; a question is open; there is more to ask for;
      * when it was asked; signatures that may be looked at; signers that are not wanted of it. */
     bool words, words_open, words_more;
@@ -112,6 +112,7 @@ struct plink {
     unsigned words_checks;
     struct key_id passed[LINK_PASSED_MAX];
     size_t n_passed;
+    bool key_open; /* asked and not answered */
 };
 
 /* A connection that this node dials; NULL when it cannot even begin. */

@@ -73,7 +73,9 @@ static void share_from_now(struct plink *l)
 {
     if (!l->model_same && same_model(l)) {
         l->model_same = true;
-        mesh_log(l->m, "peer %s: has the same model now", l->node);
+        if (!l->m->o.brief) {
+            mesh_log(l->m, "peer %s: has the same model now", l->who);
+        }
         share(l);
     }
 }
@@ -121,7 +123,7 @@ static void on_hello(struct plink *l, const Shoal__Hello *h)
     if (codec_agree(h, NULL, 0, &l->version, &e)) {
         bool version =
             h->version < WIRE_VERSION_MIN || (h->version_min ? h->version_min : 1) > WIRE_VERSION;
-        mesh_log_once(m, "peer %s: %s", l->node, e.msg);
+        mesh_log_once(m, "peer %s: %s", l->who, e.msg);
         link_close(l,
                    version ? SHOAL__GOODBYE_REASON__GOODBYE_VERSION
                            : SHOAL__GOODBYE_REASON__GOODBYE_FEATURE,
@@ -164,17 +166,19 @@ static void on_hello(struct plink *l, const Shoal__Hello *h)
 void link_up(struct plink *l)
 {
     struct mesh *m = l->m;
-    char s[ID_SHORT];
     bool paused = l->state == LINK_PROBE, told = l->said_model || !m->o.has_model;
     link_set_state(l, LINK_UP);
     l->up_at = l->alive_at = l->since;
     l->ping_at = l->since;
     l->model_same = told && same_model(l);
-    id_short(&l->inst.id, s);
-    mesh_log(m, "peer %s: connected %s %s%s", s, l->dialed ? "to" : "from", tls_conn_address(l->c),
-             same_model(l)                    ? ""
-             : l->has_model && m->o.has_model ? "; it holds another model: no objects"
-                                              : "; one side has no model: no objects");
+    bool other = !same_model(l) && l->has_model && m->o.has_model;
+    if (!m->o.brief || other) {
+        mesh_log(m, "peer %s: connected %s %s%s", l->who, l->dialed ? "to" : "from",
+                 tls_conn_address(l->c),
+                 same_model(l) ? ""
+                 : other       ? "; it holds another model: no objects"
+                               : "; one side has no model: no objects");
+    }
     mesh_report_up(l);
     mesh_count_up(m, 1); /* whoever waits for it finds the line in the log */
     if (m->member.roster.version >= l->roster_version) {
@@ -206,8 +210,8 @@ static void on_goodbye(struct plink *l, const Shoal__Goodbye *g)
     case SHOAL__GOODBYE_REASON__GOODBYE_SHUTDOWN:
     case SHOAL__GOODBYE_REASON__GOODBYE_SLEEP:
         end = DISCO_GOODBYE;
-        if (!link_guest(l)) {
-            mesh_log(l->m, "peer %s says goodbye: %s", l->node, text);
+        if (!link_guest(l) && !l->m->o.brief) {
+            mesh_log(l->m, "peer %s says goodbye: %s", l->who, text);
         }
         break;
     case SHOAL__GOODBYE_REASON__GOODBYE_DUPLICATE:
@@ -216,7 +220,7 @@ static void on_goodbye(struct plink *l, const Shoal__Goodbye *g)
         break;
     case SHOAL__GOODBYE_REASON__GOODBYE_CLONE:
         l->m->clones++;
-        mesh_log_once(l->m, "peer %s: %s", l->node, text);
+        mesh_log_once(l->m, "peer %s: %s", l->who, text);
         if (l->state == LINK_UP) {
             l->clone_at = clock_ns();
             return; /* a piece of news; the connection goes on, or this is the copy and it ends */
@@ -226,7 +230,7 @@ static void on_goodbye(struct plink *l, const Shoal__Goodbye *g)
         break;
     default:
         if (!link_guest(l)) {
-            mesh_log_once(l->m, "peer %s ends the connection: %s", l->node, text);
+            mesh_log_once(l->m, "peer %s ends the connection: %s", l->who, text);
         }
         break;
     }
@@ -272,7 +276,7 @@ static void on_delta(struct plink *l, const Shoal__HaveDelta *d)
     enum held_verdict v = held_rx_delta(&l->rx, d->seq);
     if (v == HELD_ASK) {
         mesh_log_once(l->m, "peer %s: a piece of news about what it has is missing, asking anew",
-                      l->node);
+                      l->who);
         link_send_have_ask(l);
     }
     if (v != HELD_TAKE) {
@@ -338,7 +342,7 @@ static void on_bad_chunk(struct plink *l, const Shoal__BadChunk *b)
         if (l->accused) {
             snprintf(more, sizeof more, ", and %" PRIu32 " others before it", l->accused);
         }
-        mesh_log(m, "peer %s says that our copy of object %u/%u/%u is bad in chunk %u%s", l->node,
+        mesh_log(m, "peer %s says that our copy of object %u/%u/%u is bad in chunk %u%s", l->who,
                  k.kind, k.layer, k.index, b->chunk, more);
         l->accused_at = now;
         l->accused = 0;
@@ -419,17 +423,17 @@ static void on_transfer(struct plink *l, const Shoal__Frame *f, const struct fra
     case SHOAL__FRAME__KIND_KEPT:
         mesh_on_place(l, f);
         break;
-    default:
-        break;
-    }
-    if (r) {
-        link_broke(l, e.msg);
     case SHOAL__FRAME__KIND_STATEMENTS:
         mesh_on_statements(l, f->statements);
         break;
     case SHOAL__FRAME__KIND_STATEMENTS_ASK:
         mesh_on_statements_ask(l, f->statements_ask);
         break;
+    default:
+        break;
+    }
+    if (r) {
+        link_broke(l, e.msg);
     }
 }
 

@@ -151,7 +151,8 @@ struct mesh_opts {
     void (*bad_copy)(void *ctx, struct object_key k, uint32_t chunk);
     /* One line for the log, without a newline. May be NULL. */
     void (*log)(void *ctx, const char *line);
-    void *ctx; /* of name_of, allow, yield_ms, file_read, verify, bad_copy, log and gateway */
+    bool brief; /* no lines about interfaces and peers that come and go as they should */
+    void *ctx;  /* of name_of, allow, yield_ms, file_read, verify, bad_copy, log and gateway */
 
     unsigned heartbeat_ms, stagger_ms, look_ms, hello_ms;
     unsigned tls_workers;                               /* 2 */
@@ -190,8 +191,8 @@ struct mesh_model {
     size_t n_extents;
     const char *(*name_of)(void *ctx, struct object_key k, char *buf, size_t n);
     void *ctx;
-};
     const struct mesh_words *words; /* copied; NULL: statements are neither taken nor given */
+};
 int mesh_set_model(struct mesh *m, const struct mesh_model *model, struct err *e);
 
 int mesh_port(const struct mesh *m);
@@ -207,6 +208,7 @@ struct mesh_want {
     enum fetch_prio prio;
     unsigned deadline_ms; /* from now, 0: none; then it ends with ERR_TIMEOUT */
     bool peers_only;      /* never the origin */
+    bool own;             /* if the origin, then by this node, not by another one for it */
     mesh_done_fn done;
     void *ctx;
 };
@@ -233,7 +235,6 @@ void mesh_origin_fail(struct mesh *m, uint64_t id, uint64_t retry_ms, const stru
 /* Is it usable, and what was measured (0: not known)? Told to peers at the next hello. */
 void mesh_origin_state(struct mesh *m, bool up, double bytes_s, double latency_s);
 
-/* ---- reports; JSON appended to *out ---- */
 void mesh_words_taken(struct mesh *m);
 /* Sign a statement of this node about the model; waits for the LAN thread. */
 int mesh_words_sign(struct mesh *m, uint64_t seq, const struct statement_entry *v, size_t n,
@@ -245,6 +246,7 @@ void mesh_words_void(struct mesh *m, const uint8_t id[SHA256_SIZE], bool on);
 /* In our roster? Waits for the LAN thread. */
 bool mesh_is_member(struct mesh *m, const struct key_id *id);
 
+/* ---- reports; JSON appended to *out ---- */
 
 /* {"node","name","port","group","roster_version","members","listen":[...],"model","peers":[{"id",
  * "short","name","last","state","address","addresses":[...],"software","version","model_same",

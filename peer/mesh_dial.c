@@ -34,9 +34,17 @@ static bool allow(void *ctx, const struct disco_if *net)
     return m->o.allow(m->o.ctx, net);
 }
 
+/* Discovery knows a node by the characters of its announcement; people by the short form. */
 static void disco_line(void *ctx, const char *line)
 {
-    mesh_log(ctx, "%s", line);
+    char node[MESH_SHORT] = "", who[ID_SHORT];
+    int n = 0;
+    if (sscanf(line, "peer %16[0-9a-z]%n", node, &n) == 1 && line[n] == ':' &&
+        id_short_of(node, who)) {
+        mesh_log(ctx, "peer %s%s", who, line + n);
+    } else {
+        mesh_log(ctx, "%s", line);
+    }
 }
 
 int mesh_disco_open(struct mesh *m, struct err *e)
@@ -63,6 +71,7 @@ int mesh_disco_open(struct mesh *m, struct err *e)
     d.allow = m->o.allow ? allow : NULL;
     d.on_peer = on_peer;
     d.log = m->o.log ? disco_line : NULL;
+    d.brief = m->o.brief;
     int r = mesh_net_open(m, &d, e);
     r = r ? r : disco_open(m->loop, &d, &m->disco, e);
     if (!r) {
@@ -289,7 +298,7 @@ void mesh_report_end(struct plink *l, const struct tls_close *why)
             report(l, DISCO_REJECTED, 0, text);
         }
         if (o == DISCO_CLOSED && l->end == DISCO_UNTRIED && !m->closing) {
-            mesh_log(m, "peer %s: %s", l->node, text[0] ? text : tls_end_text(why->end));
+            mesh_log(m, "peer %s: %s", l->who, text[0] ? text : tls_end_text(why->end));
         }
         return;
     }
@@ -303,7 +312,9 @@ void mesh_report_end(struct plink *l, const struct tls_close *why)
     if (o == DISCO_REJECTED) {
         char s[DISCO_ADDR_TEXT];
         addr_text(&l->addr, true, s);
-        mesh_log_once(m, "%s%s%s: not connected: %s", l->row, strcmp(l->row, s) ? " at " : "",
-                      strcmp(l->row, s) ? s : "", text);
+        char who[ID_SHORT];
+        bool named = strcmp(l->row, s) != 0;
+        mesh_log_once(m, "peer %s%s%s: not connected: %s", id_short_of(l->row, who) ? who : l->row,
+                      named ? " at " : "", named ? s : "", text);
     }
 }

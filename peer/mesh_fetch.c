@@ -92,7 +92,7 @@ static void op_banned(void *ctx, uint32_t peer, uint64_t ns, const char *why)
 {
     struct mesh *m = ctx;
     struct plink *l = slot_link(m, peer);
-    mesh_log(m, "peer %s: nothing is fetched from it for %llu s: %s", l ? l->node : "?",
+    mesh_log(m, "peer %s: nothing is fetched from it for %llu s: %s", l ? l->who : "?",
              (unsigned long long)(ns / 1000 / MS_NS), why);
 }
 
@@ -239,6 +239,7 @@ static void note_fetch(struct mesh *m, struct note *n)
     o.prio = w->o.prio;
     o.deadline_ns = w->o.deadline_ms ? clock_ns() + w->o.deadline_ms * MS_NS : 0;
     o.peers_only = w->o.peers_only;
+    o.own = w->o.own;
     o.done = on_done;
     o.ctx = w;
     free(x);

@@ -267,13 +267,13 @@ static int take_length(struct file_ask *a, uint64_t total)
         return err_set(&a->e, ERR_LIMIT,
                        "peer %s says that it has %llu bytes, at most %llu are "
                        "allowed",
-                       a->l->node, (unsigned long long)total, (unsigned long long)a->max);
+                       a->l->who, (unsigned long long)total, (unsigned long long)a->max);
     }
     if (a->known && a->total == total) {
         return 0;
     }
     if (a->known && ++a->restarts > 4) {
-        return err_set(&a->e, ERR_FORMAT, "peer %s says another length than before", a->l->node);
+        return err_set(&a->e, ERR_FORMAT, "peer %s says another length than before", a->l->who);
     }
     drop_parts(a); /* another file than the one begun: all of it from this peer */
     a->n_parts = total ? (size_t)((total - 1) / WIRE_RAW_MAX + 1) : 1;
@@ -302,9 +302,9 @@ static int take_part(struct file_ask *a, const struct link_part *p, const Shoal_
     case SHOAL__FILE_RESULT__FILE_NOT_HELD:
         return ERR_NOTFOUND;
     case SHOAL__FILE_RESULT__FILE_BUSY:
-        return err_set(&a->e, ERR_BUSY, "peer %s is busy", a->l->node);
+        return err_set(&a->e, ERR_BUSY, "peer %s is busy", a->l->who);
     default:
-        return err_set(&a->e, ERR_REFUSED, "peer %s gives no files", a->l->node);
+        return err_set(&a->e, ERR_REFUSED, "peer %s gives no files", a->l->who);
     }
     int r = take_length(a, d->total);
     if (r) {
@@ -316,7 +316,7 @@ static int take_part(struct file_ask *a, const struct link_part *p, const Shoal_
         return 0; /* the file is shorter now */
     }
     if (raw->raw_n != (left < p->n ? left : p->n)) {
-        return err_set(&a->e, ERR_FORMAT, "peer %s gave a part of the wrong length", a->l->node);
+        return err_set(&a->e, ERR_FORMAT, "peer %s gave a part of the wrong length", a->l->who);
     }
     struct part *x = &a->parts[i];
     x->asked = false;
@@ -370,7 +370,7 @@ void mesh_files_down(struct plink *l)
         if (a->l != l) {
             continue;
         }
-        err_set(&a->e, ERR_NET, "the connection with peer %s ended", l->node);
+        err_set(&a->e, ERR_NET, "the connection with peer %s ended", l->who);
         a->all_lack = false;
         next_peer(a, now + AGAIN_MS * MS_NS);
     }
@@ -393,7 +393,7 @@ void mesh_files_tick(struct mesh *m, uint64_t now)
             a->since = now;
         }
         if (now - a->since > (a->known ? STALL_MS : FIRST_MS) * MS_NS) {
-            err_set(&a->e, ERR_TIMEOUT, "peer %s gave nothing for a while", a->l->node);
+            err_set(&a->e, ERR_TIMEOUT, "peer %s gave nothing for a while", a->l->who);
             a->all_lack = false;
             next_peer(a, UINT64_MAX);
         }

@@ -203,8 +203,12 @@ static void on_close(void *ctx, struct tls_conn *c, const struct tls_close *why)
             a->step = STEP_TLS;
         }
         bool unknown = why->end == TLS_END_REFUSED && why->alert != 44;
+        char s[DISCO_ADDR_TEXT];
+        const char *text = why->err.msg[0] ? why->err.msg : tls_end_text(why->end);
+        addr_text(&a->addr, true, s);
+        size_t n = strlen(s); /* both lines that say it begin with the address */
         err_set(&a->err, why->err.code ? why->err.code : ERR_NET, "%s%s",
-                why->err.msg[0] ? why->err.msg : tls_end_text(why->end),
+                text + (!strncmp(text, s, n) && text[n] == ' ' ? n + 1 : 0),
                 unknown ? "; it takes nobody in at the moment: has the invite been used or is it "
                           "over, or was it made on another node?"
                         : "");
@@ -332,7 +336,14 @@ static int failure(const struct join *j, struct err *e)
     }
     char s[DISCO_ADDR_TEXT];
     addr_text(&best->addr, true, s);
-    return err_set(e, best->err.code, "%s, %s: %s", s, step_text[best->step], best->err.msg);
+    if (best->step == STEP_CONNECT) {
+        return err_set(e, best->err.code,
+                       "not joined: %s: %s%s; does the node that invited run (shoal up), and is "
+                       "this machine on its network?",
+                       s, best->err.msg, j->n > 1 ? ", nor can the invite's other addresses" : "");
+    }
+    return err_set(e, best->err.code, "not joined: %s, %s: %s", s, step_text[best->step],
+                   best->err.msg);
 }
 
 static int run(struct join *j, unsigned timeout_ms, struct err *e)
@@ -438,7 +449,11 @@ int mesh_token_addresses(struct token *t, const char *host, int port, struct err
     uv_free_interface_addresses(list, n);
     r = r == ERR_LIMIT ? 0 : r; /* enough */
     if (!r && !t->addrs_n) {
-        r = err_set(e, ERR_OFFLINE, "this machine has no address on a network");
+        r = err_set(e, ERR_OFFLINE,
+                    "this machine is on no network, so the invite has no address to name: connect "
+                    "it, or name one with --address; to try it on this machine alone, "
+                    "--address 127.0.0.1:%d",
+                    port);
     }
     return r;
 }

@@ -70,11 +70,11 @@ void mesh_on_key_ask(struct plink *l)
     l->key_given_at = now;
     if (keeper_seal(&m->member, &l->inst.id, sealed, &e)) {
         mesh_log_once(m, "peer %s asked for the shoal's signing key and did not get it: %s",
-                      l->node, e.msg);
+                      l->who, e.msg);
         answer(l, NULL, 0, e.msg);
         return;
     }
-    mesh_log(m, "peer %s, a keeper by the roster, was given the shoal's signing key", l->node);
+    mesh_log(m, "peer %s, a keeper by the roster, was given the shoal's signing key", l->who);
     answer(l, sealed, sizeof sealed, "");
 }
 
@@ -88,17 +88,17 @@ void mesh_on_key_reply(struct plink *l, const Shoal__KeyReply *k)
     }
     l->key_open = false;
     if (!k->sealed.len) {
-        mesh_log_once(m, "peer %s does not give the shoal's signing key: %s", l->node, k->text);
+        mesh_log_once(m, "peer %s does not give the shoal's signing key: %s", l->who, k->text);
         return;
     }
     if (!keeper_wanted(&m->member)) {
         return; /* another keeper was quicker */
     }
     if (keeper_take(&m->member, k->sealed.data, k->sealed.len, &e)) {
-        mesh_log_once(m, "the signing key from peer %s is not taken: %s", l->node, e.msg);
+        mesh_log_once(m, "the signing key from peer %s is not taken: %s", l->who, e.msg);
         return;
     }
-    mesh_log(m, "this node is a keeper now: peer %s gave it the shoal's signing key", l->node);
+    mesh_log(m, "this node is a keeper now: peer %s gave it the shoal's signing key", l->who);
     m->home_stamp = 0;
     mesh_look_now(m);
 }

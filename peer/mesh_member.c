@@ -244,7 +244,7 @@ void mesh_membership(struct mesh *m, const struct plink *but)
             link_send_roster(l);
         }
         if (s != STANDING_MEMBER) {
-            mesh_log(m, "peer %s is no member any more: closed", l->node);
+            mesh_log(m, "peer %s is no member any more: closed", l->who);
             link_close(l, SHOAL__GOODBYE_REASON__GOODBYE_REMOVED, why.msg, DISCO_REJECTED,
                        "it was removed from the shoal");
         }
@@ -262,7 +262,7 @@ static void take_roster(struct plink *l, const void *blob, size_t n)
         return;
     }
     if (r) {
-        mesh_log_once(m, "peer %s sent a roster that is not taken: %s", l->node, e.msg);
+        mesh_log_once(m, "peer %s sent a roster that is not taken: %s", l->who, e.msg);
         if (l->state == LINK_GUEST) {
             link_close(l, SHOAL__GOODBYE_REASON__GOODBYE_GROUP, NULL, DISCO_REJECTED,
                        "the node there is of another shoal");
@@ -272,7 +272,7 @@ static void take_roster(struct plink *l, const void *blob, size_t n)
     m->home_stamp = 0; /* looked at again, in case the disk had more */
     if (what == TAKEN_NEWER || what == TAKEN_MERGED) {
         mesh_log(m, "roster %llu taken from peer %s: %zu members, %zu removed",
-                 (unsigned long long)m->member.roster.version, l->node, m->member.roster.members_n,
+                 (unsigned long long)m->member.roster.version, l->who, m->member.roster.members_n,
                  m->member.roster.removed_n);
     }
     mesh_membership(m, what == TAKEN_NEWER ? l : NULL);
@@ -344,7 +344,7 @@ static void admit(struct plink *l, const struct join_request *q)
         mesh_log_once(m, "not taken in, from %s: %s", host, e.msg);
     } else {
         m->joined++;
-        mesh_log(m, "node %s joined the shoal by an invite", l->node);
+        mesh_log(m, "node %s joined the shoal by an invite", l->who);
     }
     reply(l, &a);
     join_answer_free(&a);
@@ -484,7 +484,7 @@ static void decide(struct plink *l, struct plink *old, enum instance_old state)
         choose(old, l);
         break;
     case INSTANCE_MOVED:
-        mesh_log(m, "peer %s runs on another machine now", l->node);
+        mesh_log(m, "peer %s runs on another machine now", l->who);
         /* fallthrough */
     case INSTANCE_RESTARTED:
         link_abort(old, DISCO_CLOSED, "the node was started anew");

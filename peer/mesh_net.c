@@ -312,7 +312,7 @@ static void met(struct mesh *m, const struct plink *l, const struct disco_if *if
         x->met[x->n_met++] = v[i].net;
         if (v[i].state == NETWORK_HERE_NEW) {
             mesh_log(m, "%s: peer %s was met on the network %s: announced there from now on",
-                     f->name, l->node, v[i].subnet);
+                     f->name, l->who, v[i].subnet);
             disco_network_changed(m->disco);
         }
     }

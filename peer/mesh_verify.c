@@ -17,7 +17,7 @@ struct verify_ask {
     const struct mesh_verify_ask *ask;
     struct mesh_verify_answer *out;
     struct plink *l; /* NULL: not asked, or over */
-    char node[MESH_SHORT];
+    char who[ID_SHORT];
     bool over;
     struct err e;
 };
@@ -94,7 +94,7 @@ static void put(struct plink *l, struct verify_ask *v)
     f.verify = &x;
     if (link_send(l, &f, TLS_CONTROL)) {
         err_set(&v->e, ERR_BUSY, "peer %s cannot be asked now: too much waits to be sent to it",
-                l->node);
+                l->who);
         return;
     }
     l->verify = v;
@@ -111,12 +111,12 @@ static void note_ask(struct mesh *m, struct note *n)
         l = find(m, v->peer, &v->e);
     }
     if (l) {
-        memcpy(v->node, l->node, sizeof v->node);
+        memcpy(v->who, l->who, sizeof v->who);
         if (!l->answers) {
             err_set(&v->e, ERR_UNSUPPORTED,
-                    "peer %s runs an older program that cannot verify: update it", l->node);
+                    "peer %s runs an older program that cannot verify: update it", l->who);
         } else if (l->verify) {
-            err_set(&v->e, ERR_BUSY, "peer %s is being asked already", l->node);
+            err_set(&v->e, ERR_BUSY, "peer %s is being asked already", l->who);
         } else {
             put(l, v);
         }
@@ -130,7 +130,7 @@ static void note_give_up(struct mesh *m, struct note *n)
 {
     struct verify_ask *v = (struct verify_ask *)n;
     if (!v->over) {
-        err_set(&v->e, ERR_TIMEOUT, "peer %s did not answer in time", v->node);
+        err_set(&v->e, ERR_TIMEOUT, "peer %s did not answer in time", v->who);
         end(m, v);
     }
 }
@@ -187,13 +187,13 @@ void mesh_on_verify_reply(struct plink *l, const Shoal__VerifyReply *x)
         }
         break;
     case SHOAL__VERIFY_RESULT__VERIFY_BUSY:
-        err_set(&v->e, ERR_BUSY, "peer %s is busy: %s", l->node, text);
+        err_set(&v->e, ERR_BUSY, "peer %s is busy: %s", l->who, text);
         break;
     case SHOAL__VERIFY_RESULT__VERIFY_REFUSED:
-        err_set(&v->e, ERR_REFUSED, "peer %s does not do that: %s", l->node, text);
+        err_set(&v->e, ERR_REFUSED, "peer %s does not do that: %s", l->who, text);
         break;
     default:
-        err_set(&v->e, ERR_IO, "peer %s could not do it: %s", l->node, text);
+        err_set(&v->e, ERR_IO, "peer %s could not do it: %s", l->who, text);
         break;
     }
     end(l->m, v);
@@ -203,7 +203,7 @@ void mesh_verify_down(struct plink *l)
 {
     struct verify_ask *v = l->verify;
     if (v) {
-        err_set(&v->e, ERR_NET, "the connection with peer %s ended before it answered", l->node);
+        err_set(&v->e, ERR_NET, "the connection with peer %s ended before it answered", l->who);
         end(l->m, v);
     }
     l->verifying = 0;

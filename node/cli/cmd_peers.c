@@ -46,6 +46,14 @@ static json_t *from_files(const struct cli_home *h)
     return peers;
 }
 
+static void say_none(struct cli_home *h)
+{
+    const char *flag = cli_home_flag(h);
+    printf("This node belongs to no shoal, so it has no peers: make one with shoal init%s, or join "
+           "one with shoal join%s TOKEN.\n",
+           flag, flag);
+}
+
 static int list(struct cli_home *h, struct err *e)
 {
     json_t *a = NULL, *out = cli_home_json(h);
@@ -63,8 +71,7 @@ static int list(struct cli_home *h, struct err *e)
         return cli_json(h->c, out);
     }
     if (!h->me.key || !h->m.in_group) {
-        printf("This node belongs to no shoal: make one with shoal init, or join one with shoal "
-               "join.\n");
+        say_none(h);
     } else if (!json_array_size(peers)) {
         printf("No other member yet: shoal invite%s prints what they join with.\n",
                cli_home_flag(h));
@@ -108,8 +115,11 @@ static void say_why(const json_t *w)
     printf("\nPeers:\n");
     json_array_foreach(json_object_get(w, "peers"), i, v)
     {
+        char who[ID_SHORT];
         const char *name = text(v, "node")[0] ? text(v, "node") : text(v, "static");
-        printf("  %-18s %s\n", name, text(v, "says"));
+        const char *says = text(v, "says"), *best = strstr(says, "; best address");
+        printf("  %-18s %.*s\n", id_short_of(name, who) ? who : name,
+               (int)(best ? (size_t)(best - says) : strlen(says)), says); /* all of them follow */
         json_array_foreach(json_object_get(v, "addresses"), k, a)
         {
             printf("    %-28s %s\n", text(a, "address"), text(a, "says"));
@@ -121,7 +131,7 @@ static void say_why(const json_t *w)
     if (text(w, "fetching")[0]) {
         printf("\nUnder way:\n%s\n", text(w, "fetching"));
     }
-    printf("\nTurned away: ");
+    printf("\nConnections turned away: ");
     const char *key;
     bool any = false;
     json_t *n;
@@ -132,7 +142,7 @@ static void say_why(const json_t *w)
             any = true;
         }
     }
-    printf("%s\n", any ? "" : "nobody");
+    printf("%s\n", any ? "" : "none");
 }
 
 /* ---- what needs the running node ---- */
@@ -203,6 +213,8 @@ static int run(struct cli *c, const void *opts, int argc, char **argv)
     }
     if (cli_home_open(&h, c, &o->home, lifting ? HOME_SHOAL : HOME_LOOK, &e)) {
         status = cli_fail(c, &e);
+    } else if (o->why && !h.m.in_group) { /* nobody was looked for: there is nothing to explain */
+        status = list(&h, &e);
     } else if (o->why) {
         status = ask(&h, json_pack("{s:s}", "op", "why"), say_why, NULL, &e);
     } else {
@@ -220,7 +232,9 @@ const struct command cmd_peers = {
         "One line for each member: state, address, rates, what it has. --why explains, for each\n"
         "network interface and each address, what was tried and what happened. `peers add` names\n"
         "a peer that Bonjour does not find (another subnet, a VPN, a network without multicast);\n"
-        "one of the two ends is enough. `peers unban` lifts the ban of a peer that sent bad bytes.",
+        "one of the two ends is enough. `peers unban` lifts the ban of a peer that sent bad "
+        "bytes.\n"
+        "Without a running node the list says only who is a member, and --why fails.",
     .examples = "  shoal peers\n  shoal peers --why\n  shoal peers add 10.0.0.7:4433\n",
     .groups = groups,
     .n_groups = sizeof groups / sizeof *groups,

@@ -37,6 +37,20 @@ static bool never_used(const char *home)
     return !home_has(home, "identity/node.key") && !home_has(home, "identity/node.id");
 }
 
+/* What a command cannot do without a shoal, and how one comes to be; `what` names the home by %s.
+ */
+__attribute__((format(printf, 2, 0))) static int no_shoal(struct cli_home *h, const char *what,
+                                                          struct err *e)
+{
+    char begin[HOME_PATH_MAX + 80];
+    const char *flag = cli_home_flag(h);
+    snprintf(begin, sizeof begin, what, h->path);
+    return err_set(e, ERR_REFUSED,
+                   "%.200s: make a shoal with shoal init%.100s, or join one with shoal join%.100s "
+                   "TOKEN",
+                   begin, flag, flag);
+}
+
 int cli_home_open(struct cli_home *h, struct cli *c, const struct home_opts *o,
                   enum cli_home_need need, struct err *e)
 {
@@ -50,12 +64,7 @@ int cli_home_open(struct cli_home *h, struct cli *c, const struct home_opts *o,
     }
     h->fresh = never_used(h->path);
     if (h->fresh && need != HOME_MAKE) {
-        return need == HOME_LOOK
-                   ? 0
-                   : err_set(e, ERR_REFUSED,
-                             "there is no node in %s yet: make a shoal with shoal init, or join "
-                             "one with shoal join",
-                             h->path);
+        return need == HOME_LOOK ? 0 : no_shoal(h, "there is no node in %s yet", e);
     }
     r = home_folder(h->path, "", e);
     r = r ? r : identity_open(h->path, NULL, &h->me, e);
@@ -64,10 +73,7 @@ int cli_home_open(struct cli_home *h, struct cli *c, const struct home_opts *o,
         r = member_open(h->path, &h->me, &h->m, e);
     }
     if (!r && need == HOME_SHOAL && !h->m.in_group) {
-        r = err_set(e, ERR_REFUSED,
-                    "the node in %s belongs to no shoal: make one with shoal init, or join one "
-                    "with shoal join",
-                    h->path);
+        r = no_shoal(h, "the node in %s belongs to no shoal", e);
     }
     if (!r && h->me.moved) {
         char text[600];

@@ -48,16 +48,18 @@ int control_lock(const char *home, int *lock, struct err *e)
         who[n > 0 ? (size_t)n : 0] = 0;
         who[strspn(who, "0123456789")] = 0;
         close(fd);
-        return no == EWOULDBLOCK ? err_set(e, ERR_BUSY, "another process%s%s runs a node in %s",
-                                           *who ? ", number " : "", who, home)
+        return no == EWOULDBLOCK ? err_set(e, ERR_BUSY, "a node runs in %s already%s%s%s", home,
+                                           *who ? " (process " : "", who, *who ? ")" : "")
                                  : err_sys(e, no, "cannot lock %s", path);
     }
     char me[32];
     int n = snprintf(me, sizeof me, "%ld\n", (long)getpid());
     /* For people alone: what counts is the lock. */
+    errno = 0;
     if (ftruncate(fd, 0) || pwrite(fd, me, (size_t)n, 0) != n) {
+        r = err_sys(e, errno ? errno : ENOSPC, "cannot write %s", path);
         close(fd);
-        return err_set(e, ERR_IO, "cannot write %s", path);
+        return r;
     }
     *lock = fd;
     return 0;

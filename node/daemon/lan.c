@@ -122,6 +122,7 @@ static void up_fetch(void *ctx, uint32_t id, enum store_prio prio)
     struct lan *l = ctx;
     struct slot *s = &l->slots[id];
     struct mesh_want w = {.prio = fetch_of(prio), .done = on_done, .ctx = s};
+    w.own = homes_own(l->n->homes, id);
     struct late_job *j = NULL;
     pthread_mutex_lock(&l->mu);
     s->l = l;
@@ -446,8 +447,10 @@ int lan_meta_get(void *node, const char *name, uint64_t max, struct buf *out, st
         out->n = had; /* nothing by halves */
         return err_set(e, ERR_NOTFOUND, "no peer gave it: %s", e1.msg);
     }
-    if (!*name) {
-        node_log(n, "the list of the model's files comes from peer %s", n->meta_from);
+    if (!*name && !n->o.brief) {
+        char who[ID_SHORT];
+        node_log(n, "the list of the model's files comes from peer %s",
+                 id_short_of(n->meta_from, who) ? who : n->meta_from);
     }
     return 0;
 }

@@ -201,6 +201,7 @@ static int open_mesh(struct node *n, const struct node_opts *o, struct err *e)
         .verify = o->verify ? on_verify : NULL,
         .bad_copy = lan_bad_copy,
         .log = on_log,
+        .brief = o->brief,
         .ctx = n,
     };
     int r = mesh_open(&m, &n->mesh, e);
@@ -277,8 +278,11 @@ static int join_tiers(struct node *n, struct err *e)
     pthread_mutex_lock(&n->mu);
     n->lan = l;
     pthread_mutex_unlock(&n->mu);
-    r = r ? r : guests_open(n, &g, e);
     r = r ? r : words_start(n->words, e);
+    r = r ? r : guests_open(n, &g, e);
+    struct homes *h = NULL;
+    r = r ? r : homes_open(n, n->o.power, &h, e);
+    n->homes = h;
     if (!r) {
         hear_peers(n);
     }
@@ -365,16 +369,18 @@ static void close_owner(struct node *n)
     ops_stop(n->ops);
     verify_stop(n->verify);
     guests_stop(n->guests);
-    pool_stop(n->pool);
     words_stop(n->words);
+    pool_stop(n->pool);
+    homes_stop(n->homes);
     stop_ticking(n);
     if (n->lan) {
         lan_stop(n->lan);
     }
     mesh_close(n->mesh);
     lan_close(n->lan);
-    guests_close(n->guests);
     words_free(n->words);
+    guests_close(n->guests);
+    homes_close(n->homes);
     verify_free(n->verify);
     ops_close(n->ops);
     control_free(n->control);

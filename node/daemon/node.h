@@ -10,6 +10,7 @@
 #ifndef SHOAL_NODE_DAEMON_NODE_H
 #define SHOAL_NODE_DAEMON_NODE_H
 
+#include "node/daemon/power.h"
 #include "node/store/store.h"
 #include "peer/mesh.h"
 
@@ -30,7 +31,12 @@ struct node_opts {
     bool no_bonjour;
     uint64_t serve_bytes_s, serve_peer_bytes_s; /* upload limits, all peers together and each */
     unsigned audit_ms; /* between two audits of what peers gave; 60000 */
+    /* Homes (homes.h): copies in the background begin so long after the start, 30000; what stands
+     * in for the look at batteries and networks (power.h), NULL: the system. */
+    unsigned homes_after_ms;
+    void (*power)(struct power *out);
     bool must_own;         /* ERR_BUSY with a sentence when another process owns the home */
+    bool brief;            /* no lines about interfaces and peers that come and go as they should */
     unsigned meta_wait_ms; /* how long a cold start waits for peers before it asks the origin;
                               3000 */
     /* Run a prompt for `shoal verify`, on a thread of the node's own, one at a time. NULL: refused.

@@ -182,7 +182,7 @@ static void t_join(void **state)
         }
     }
     json_decref(list);
-    FAILS("", "join", str_of(inv, "token"), "--home", c, "--wait", "5s");
+    FAILS("not joined: ", "join", str_of(inv, "token"), "--home", c, "--wait", "5s");
     json_decref(inv);
 
     assert_int_equal(spawn_end(&ua, SIGTERM), 0);
@@ -341,7 +341,7 @@ static void t_twice_and_killed(void **state)
     char *ida = strdup(str_of(ready, "node")), *address = address_of(ready);
     int port = (int)num_of(ready, "port");
     json_decref(ready);
-    FAILS("another process", "up", "--home", a, "--no-bonjour");
+    FAILS("already (process ", "up", "--home", a, "--no-bonjour");
     json_decref(UP(&uc, c, "--peer", address));
     await_num(a, "connected", 1);
 
@@ -401,9 +401,16 @@ static void t_alone(void **state)
     struct spawn_child u;
     char *home = homes_at(dir, "alone");
     (void)state;
+    struct spawn_result r;
     json_t *s = status_of(home);
     assert_true(json_is_false(json_object_get(s, "running")));
     assert_true(json_is_null(json_object_get(s, "node")));
+    /* No shoal, no peers: not an error, with a node and without. */
+    SPAWN(&r, NULL, "peers", "--why", "--home", home);
+    assert_int_equal(r.status, 0);
+    assert_non_null(strstr(r.out.p, "belongs to no shoal"));
+    assert_non_null(strstr(r.out.p, home)); /* the command that helps can be copied */
+    spawn_free(&r);
     json_decref(s);
     assert_int_not_equal(access(home, F_OK), 0); /* looking makes nothing */
     json_decref(UP(&u, home, "--offline"));
@@ -412,6 +419,10 @@ static void t_alone(void **state)
     assert_true(json_is_true(json_object_get(s, "running")));
     assert_true(json_is_null(json_object_get(s, "group")));
     json_decref(s);
+    SPAWN(&r, NULL, "run", "--home", home, "--ids", "1,2", "--max-new", "1");
+    assert_int_equal(r.status, 0);
+    assert_null(strstr(r.err.p, "peers"));
+    spawn_free(&r);
     DO("init", "--home", home); /* while it runs */
     await_num(home, "members", 1);
     assert_int_equal(spawn_end(&u, SIGTERM), 0);

@@ -172,6 +172,13 @@ static void t_household(void **state)
     const json_t *stats = json_object_get(other, "stats");
     assert_true(num_of(stats, "peer_bytes") > 1e6);
     assert_int_equal(num_of(stats, "origin_bytes"), 0);
+    SPAWN(&r, NULL, "run", "--home", b, "--model", url, QUESTION);
+    assert_int_equal(r.status, 0);
+    assert_non_null(strstr(r.err.p, "1 of 1 other members connected"));
+    assert_non_null(strstr(r.err.p, " from peers"));
+    assert_null(strstr(r.err.p, ": known at ")); /* what a node logs is not for a single answer */
+    assert_null(strstr(r.err.p, ": connected to "));
+    spawn_free(&r);
 
     /* Both run, with the origin back where it was; the report says so. */
     struct err e;
@@ -203,6 +210,7 @@ static void t_household(void **state)
     SPAWN(&r, NULL, "peers", "--why", "--home", b);
     assert_int_equal(r.status, 0);
     assert_non_null(strstr(r.out.p, address));
+    assert_non_null(strstr(r.out.p, str_of(ready, "short"))); /* the form that is shown anywhere */
     spawn_free(&r);
     look_at_http(api);
 

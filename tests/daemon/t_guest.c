@@ -53,7 +53,7 @@ static void test_through_the_owner(void **state)
     h.o = g.o;
     h.o.home = h.home;
     h.o.must_own = true;
-    fails(node_open(&h.o, &h.n, &e), ERR_BUSY, "another process");
+    fails(node_open(&h.o, &h.n, &e), ERR_BUSY, "a node runs in");
     kit_end(&h);
     kit_end(&g);
     kit_end(&b);

@@ -37,10 +37,23 @@ static void ids_in_text(void **s)
         assert_int_equal(at, i);
         ok(id_find(brief, ids, 40, &at, &e));
         assert_int_equal(at, i);
+        char bare[17], again[ID_SHORT]; /* as an announcement has it */
+        size_t n = 0;
+        for (const char *c = full; n < 16; c++) {
+            bare[n] = *c;
+            n += *c != '-';
+        }
+        bare[16] = 0;
+        assert_true(id_short_of(bare, again));
+        assert_string_equal(again, brief);
         brief[11] = 0; /* 10 characters, no check */
         ok(id_find(brief, ids, 40, &at, &e));
         assert_int_equal(at, i);
     }
+    assert_false(id_short_of("k7qm3v9d", twin)); /* too short */
+    assert_false(id_short_of("mac-mini.local:4433", twin));
+    assert_false(id_short_of("k7qm3v9dx2:4433", twin));
+    assert_string_equal(twin, "");
     /* each single mistyped character of a short form is noticed (2 check characters: 1 in 1024
      * would slip through; these do not) */
     id_short(&ids[3], brief);

@@ -344,9 +344,13 @@ static void test_join_by_token(void **state)
     t.secret[0] ^= 1;
     char wrong[TOKEN_TEXT_MAX];
     token_text(&t, wrong);
-    fails(mesh_join(c.home, wrong, 0, NULL, NULL, &e), ERR_REFUSED, "not taken in");
+    fails(mesh_join(c.home, wrong, 0, NULL, NULL, &e), ERR_REFUSED, "not joined: ");
+    assert_non_null(strstr(e.msg, "not taken in"));
     ok(mesh_join(c.home, token, 0, NULL, NULL, &e));
-    mesh_until(kit_said(&a, "joined the shoal by an invite"));
+    char who[ID_SHORT], line[80];
+    id_short(mesh_id(c.m), who);
+    snprintf(line, sizeof line, "node %s joined the shoal by an invite", who);
+    mesh_until(kit_said(&a, line));
     /* the running mesh notices, and B has heard of C by roster */
     mesh_until(mesh_peers(c.m) >= 1);
     mesh_until(mesh_peers(b.m) == 2);
