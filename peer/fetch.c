@@ -119,11 +119,13 @@ static enum fetch_prio highest(const struct flight *fl)
 
 static void update(struct fetch *f, struct flight *fl)
 {
-    bool others = true;
+    bool others = false;
     fl->peers_only = true;
+    fl->own = false;
     for (struct link *l = fl->wants.next; l != &fl->wants; l = l->next) {
         fl->peers_only &= want_of(l)->peers_only;
-        others &= want_of(l)->others;
+        fl->own |= want_of(l)->own;
+        others |= want_of(l)->others;
     }
     if (others != fl->others) {
         fl->others = others;
@@ -217,6 +219,7 @@ int fetch_get_object(struct fetch *f, struct object_key k, const struct fetch_wa
     w->prio = o->prio;
     w->deadline = o->deadline_ns ? o->deadline_ns : FETCH_NEVER;
     w->peers_only = o->peers_only;
+    w->own = o->own;
     w->others = o->others;
     w->done = o->done;
     w->ctx = o->ctx;
@@ -376,6 +379,9 @@ void fetch_enter(struct fetch *f)
          * still to be read. Nobody is late for that. */
         if (f->due && f->now > f->due && f->now - f->due > FETCH_HEDGE_MIN_NS / 2) {
             f->held_up = f->now;
+            if (f->now - f->due > FETCH_LEASE_NS / 4) {
+                f->stood_still = f->now;
+            }
         }
     }
 }

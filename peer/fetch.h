@@ -66,7 +66,7 @@
 #define FETCH_LEASE_TAKEN_NS (10 * FETCH_S)      /* who said that it fetches it is asked so long */
 #define FETCH_LEASE_GETS 4                       /* open Gets by lease for one object ... */
 #define FETCH_LEASE_GETS_MAX 128                 /* ... and at one peer */
-#define FETCH_OTHERS_MAX 256                     /* objects under way for others alone */
+#define FETCH_OTHERS_MAX 256                     /* objects under way that others want */
 #define FETCH_OTHERS_LEASE_MAX 64                /* and of those by lease */
 /* Faults */
 #define FETCH_DEAD_MIN_NS (2 * FETCH_S)   /* no byte for eight hedge times, within these bounds: */
@@ -192,7 +192,8 @@ struct fetch_want_opts {
     enum fetch_prio prio;
     uint64_t deadline_ns; /* by `now`; 0: none. Then it ends with ERR_TIMEOUT */
     bool peers_only; /* never the origin (background copies); ERR_NOTFOUND when no peer has it */
-    bool others;     /* on behalf of other nodes: has room of its own among objects under way */
+    bool own;    /* this node is the one to go to the origin for it, whoever is first in order */
+    bool others; /* on behalf of other nodes: has room of its own among objects under way */
     fetch_done_fn done;
     void *ctx;
 };

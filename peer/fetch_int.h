@@ -44,7 +44,7 @@ struct want {
     struct flight *fl; /* NULL: its deadline passed, only `done` is left */
     enum fetch_prio prio;
     uint64_t deadline;
-    bool peers_only, others;
+    bool peers_only, others, own;
     fetch_done_fn done;
     void *ctx;
 };
@@ -102,7 +102,8 @@ struct flight {
     bool known;                  /* its digest is known, and not by one member's word alone */
     uint8_t expects;             /* enum basis: what `expect` rests on; none: nothing is known */
     uint8_t expect[SHA256_SIZE]; /* its digest, by statements or a manifest */
-    bool peers_only, others;     /* others: wanted for other nodes alone */
+    bool own;                    /* somebody wants it as fetch_want_opts.own */
+    bool peers_only, others;     /* others: wanted for other nodes, too */
     enum how how;                /* with origin_wanted */
     enum room room;              /* when begun */
     struct source *via;          /* HOW_LEASE: the member that fetches it */
@@ -157,11 +158,11 @@ struct record {
     uint32_t n_strikes, bans;
     uint64_t banned_until, pause_until, pause; /* pause: the next one's length */
     uint64_t tried;                            /* last trial that it failed, 0: none */
-    uint64_t lease_pause;                      /* no leases until then */
-    struct rate rate;                          /* kept over a reconnect */
-    struct latency first;                      /* from an idle connection to the first chunk */
-    struct pct gap;                            /* between chunks while something is asked */
-    uint64_t hedge;                            /* plan_hedge_ns of it, 0: to be computed */
+    uint64_t lease_pause, lease_paused; /* no leases until then; how long the last pause was */
+    struct rate rate;                   /* kept over a reconnect */
+    struct latency first;               /* from an idle connection to the first chunk */
+    struct pct gap;                     /* between chunks while something is asked */
+    uint64_t hedge;                     /* plan_hedge_ns of it, 0: to be computed */
     uint32_t hedge_age;
     struct bad_copy bad[FETCH_BAD_MAX];
     uint32_t n_bad;
@@ -228,7 +229,7 @@ struct fetch {
     bool closing, dirty, hold; /* hold: no `done` at the end of this call */
     uint64_t told;             /* deadline that wake told of */
     uint64_t due;              /* deadline at the end of the last call */
-    /* waiting: by priority, then those for others alone by priority */
+    /* waiting: by priority, then those wanted for others, too, by priority */
     struct link waiting[2 * FETCH_PRIOS], begun[FETCH_PRIOS], ended, expired;
     struct {
         uint32_t n;
@@ -261,6 +262,7 @@ struct fetch {
     uint64_t failed_since;           /* begin of a stretch in which failed objects are counted */
     uint32_t failed_lines;           /* in it, those without a line too */
     uint64_t held_up;                /* this thread was, until then: nobody is late for it */
+    uint64_t stood_still;            /* the same, for so long that leases seem to bring nothing */
     uint64_t origin_at;              /* when to look at the origin rule again */
     uint64_t want_deadline;          /* not later than the earliest of all */
     uint64_t look_at;                /* not later than the earliest say_at, no_source, retry */
@@ -423,6 +425,7 @@ void source_fault(struct fetch *f, struct source *s, const char *why);
 void source_strike(struct fetch *f, struct source *s, const char *why);
 /* Close all its Gets. */
 void source_drop_gets(struct fetch *f, struct source *s, bool cancel);
+void source_drop_plain(struct fetch *f, struct source *s); /* all but leases */
 /* Member m stated a digest of fl that something stronger denies: strike, and its copy is bad. */
 void member_lied(struct fetch *f, struct flight *fl, uint32_t m, const char *why);
 bool record_is_bad(const struct record *r, struct object_key k);
@@ -452,8 +455,6 @@ void room_take(struct fetch *f, struct flight *fl, enum room r);
 void room_leave(struct fetch *f, struct flight *fl);
 bool room_has(const struct fetch *f, const struct flight *fl, enum room r);
 
-/* ---- fetch_stats.c ---- */
-/* A sentence: whom this object waits for. */
 /* ---- fetch_word.c ---- */
 enum word_verdict { WORD_GOES_ON, WORD_LEAVE }; /* LEAVE: the Get is closed, or may be */
 /* known: the storage has the digests of its chunks. */
@@ -468,6 +469,8 @@ void word_put(struct fetch *f, struct flight *fl, enum basis least);
 /* The origin or a manifest denies what member m stated: tell whoever keeps words. */
 void word_denied(struct fetch *f, struct flight *fl, uint32_t m, const char *why);
 
+/* ---- fetch_stats.c ---- */
+/* A sentence: whom this object waits for. */
 void flight_waits_for(const struct fetch *f, const struct flight *fl, char *buf, size_t n);
 
 /* ---- fetch_have.c ---- */

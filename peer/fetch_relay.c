@@ -91,8 +91,8 @@ static bool keeps(const struct fetch *f, const struct flight *fl)
 {
     const struct source *s = fl->via;
     const struct fmember *m = member_of(fl, s);
-    return s->leases && s->rec->banned_until <= f->now && s->rec->pause_until <= f->now &&
-           !fl->conflict && !fl->peers_only && !(m && (m->excluded || m->no_lease));
+    return s->leases && s->rec->banned_until <= f->now && !fl->conflict && !fl->peers_only &&
+           !(m && (m->excluded || m->no_lease));
 }
 
 /* May this member be asked for the object by lease, now? */
@@ -100,8 +100,8 @@ static bool able(const struct fetch *f, const struct flight *fl, const struct so
 {
     const struct fmember *m = member_of(fl, s);
     return s->leases && s->works && s->rec->banned_until <= f->now &&
-           s->rec->pause_until <= f->now && s->rec->lease_pause <= f->now &&
-           !have_test(&s->have, fl->key) && !record_is_bad(s->rec, fl->key) &&
+           s->rec->lease_pause <= f->now && !have_test(&s->have, fl->key) &&
+           !record_is_bad(s->rec, fl->key) &&
            (m ? !m->excluded && !m->no_lease : fl->n_members < FETCH_MEMBERS_MAX);
 }
 
@@ -122,6 +122,10 @@ static struct pick choose(const struct fetch *f, const struct flight *fl)
             return (struct pick){t->by, false, false};
         }
         p.out = true;
+    }
+    if (fl->own && p.self) {
+        p.out = true; /* said to all, since others may think of another one */
+        return p;
     }
     uint64_t best = 0;
     for (uint32_t i = 0; i < f->slots; i++) {
@@ -296,6 +300,7 @@ void relay_asked(struct fetch *f, struct source *s)
 void relay_gave(struct fetch *f, struct source *s, uint64_t n)
 {
     s->lease_byte = s->rec->seen = f->now;
+    s->rec->lease_paused = 0;
     s->window_bytes += n;
     s->refused = 0;
     f->s.lease_bytes += n;
@@ -370,7 +375,7 @@ static void sources(struct fetch *f)
         if (!s || !s->n_relays || f->now - s->window_at < FETCH_LEASE_NS) {
             continue;
         }
-        if (slow(f, s)) {
+        if (s->window_at > f->stood_still && slow(f, s)) {
             s->rec->lease_pause = f->now + FETCH_LEASE_SLOW_NS;
             fetch_log(f, "peer %s: what it fetches from the origin for this node comes too slowly",
                       s->rec->name);
@@ -392,18 +397,18 @@ static void look_at_lease(struct fetch *f, struct flight *fl)
         pass_on(f, fl);
         return;
     }
-    uint64_t sign = u64_max(fl->via_since, s->lease_byte);
+    uint64_t sign = u64_max(f->stood_still, u64_max(fl->via_since, s->lease_byte));
     if (claims(f, s)) {
         sign = u64_max(sign, u64_min(s->flow_at, sign + FETCH_LEASE_CLAIM_NS));
     }
     if (f->now - sign >= FETCH_LEASE_NS) {
-        r->lease_pause = f->now + FETCH_LEASE_PAUSE_NS;
+        uint64_t twice = 2 * r->lease_paused;
+        r->lease_paused = u64_min(u64_max(twice, FETCH_LEASE_PAUSE_NS), FETCH_LEASE_PAUSE_MAX_NS);
+        r->lease_pause = f->now + r->lease_paused;
         fetch_log(f,
                   "peer %s: nothing of what it fetches from the origin for this node came for "
                   "%.1f s",
                   r->name, (double)(f->now - sign) / 1e9);
-        pass_on(f, fl);
-    } else if (f->now - u64_max(fl->via_since, fl->last_byte) >= FETCH_LEASE_OBJECT_NS) {
         pass_on(f, fl);
     }
 }

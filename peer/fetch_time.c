@@ -60,7 +60,7 @@ void plan_timers(struct fetch *f)
             s->rec->timeouts++;
             s->late = false; /* the fault is told here */
             source_fault(f, s, "gave no byte of what it was asked for");
-            source_drop_gets(f, s, true);
+            source_drop_plain(f, s);
         }
     }
     if (f->now >= f->origin_at) {
