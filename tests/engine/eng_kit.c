@@ -38,6 +38,7 @@ void eng_open_rig(struct eng *x, const struct rig_opts *rig, const struct engine
     ro.progress = progress;
     ro.progress_ctx = x;
     memset(x, 0, sizeof *x);
+    x->opts = (struct rig_opts){.model = rig->model, .isa = rig->isa, .threads = rig->threads};
     if (rig_open(&x->rig, &ro, &e)) {
         fail_msg("%s", e.msg);
     }
@@ -54,6 +55,9 @@ void eng_close(struct eng *x)
 {
     engine_close(x->g);
     rig_close(&x->rig);
+    if (x->alone.f) {
+        rig_close(&x->alone);
+    }
 }
 
 static void on_waits(void *ctx, size_t before)
@@ -199,7 +203,8 @@ void eng_alone(struct eng *x, const struct eng_job *j, char out[2 * SHA256_SIZE 
                               .sample = j->ask.sampling.base};
     struct generate_result r;
     struct err e = {0};
-    if (generate(x->rig.f, x->rig.m, &o, &r, &e)) {
+    if ((!x->alone.f && rig_open(&x->alone, &x->opts, &e)) ||
+        generate(x->alone.f, x->alone.m, &o, &r, &e)) {
         fail_msg("%s", e.msg);
     }
     receipt_hex(&r.receipt, out);

@@ -10,7 +10,8 @@
 #include <stdatomic.h>
 
 struct eng {
-    struct rig rig;
+    struct rig rig, alone; /* alone: eng_alone's own, since an infer is of one thread */
+    struct rig_opts opts;
     struct engine_tap tap;
     atomic_bool hold; /* while true a step does not advance, as one that awaits its weights */
     struct engine *g;
@@ -46,7 +47,7 @@ void eng_wait_place(struct eng_job *j, size_t before); /* until it is told this 
 void eng_wait_prefill(struct eng_job *j, size_t n);    /* until so many tokens were read */
 void eng_free(struct eng_job *j);
 void eng_receipt(const struct eng_job *j, char out[2 * SHA256_SIZE + 1]);
-/* What the request would get alone from node/infer, without the engine. */
+/* What the request would get alone from node/infer, without the engine; it may run meanwhile. */
 void eng_alone(struct eng *x, const struct eng_job *j, char out[2 * SHA256_SIZE + 1]);
 
 #endif
