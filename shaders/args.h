@@ -83,9 +83,10 @@ struct sh_argmax {
 /* Sizes that the kernels and whoever launches them must agree on. */
 #define SH_MAP_THREADS 256
 #define SH_PRODUCT_GROUPS 2 /* SIMD groups of a threadgroup of a product */
-#define SH_NORM_THREADS 256
-#define SH_STAGE 4096 /* floats of a row held in threadgroup memory */
-#define SH_MIX_THREADS 256
+#define SH_NORM_THREADS 512
+#define SH_STAGE 4096      /* floats of a row of softmax held in threadgroup memory */
+#define SH_NORM_STAGE 7168 /* the same of a norm */
+#define SH_MIX_THREADS 512
 #define SH_MIX_STAGE 3584
 #define SH_SOFTMAX_THREADS 256
 #define SH_HEADS_GROUPS 4 /* heads of a threadgroup of the gated norm */
@@ -95,8 +96,9 @@ struct sh_argmax {
 #define SH_SCORE_HEADS 8 /* heads and */
 #define SH_SCORE_ROWS 8  /* positions of a SIMD group of the scores */
 #define SH_SCORE_GROUPS 4
-#define SH_CTX_HEADS 8 /* heads of a thread of the context */
-#define SH_ROUTER_THREADS 512
+#define SH_CTX_HEADS 8 /* heads of a SIMD group, */
+#define SH_CTX_ROWS 16 /* positions of a step of the context */
+#define SH_ROUTER_THREADS 1024
 #define SH_ROUTER_MAX_E 2048
 #define SH_ARGMAX_THREADS 256
 #define SH_ARGMAX_CHUNK 4096

@@ -21,9 +21,8 @@ kernel void mix_score(constant sh_mix &a [[buffer(0)]], SH_POS,
         }
         threadgroup_barrier(mem_flags::mem_threadgroup);
         if (sg < 2) {
-            for (uint i = lane; i < n; i += 32) {
-                acc = sh_fma(stage[i], sg == 0 ? stage[i] : site[i], acc);
-            }
+            acc = sg == 0 ? sh_chain(stage, stage, n, lane, acc)
+                          : sh_chain(stage, site, n, lane, acc);
         }
         threadgroup_barrier(mem_flags::mem_threadgroup);
     }

@@ -5,13 +5,40 @@
 #include "product.metal"
 
 // Row `row` of kvb, value c.
+template <int TYPE>
 inline float sh_kvb(constant sh_mla &m, device const uchar *w, uint row, uint c)
 {
     ulong i = (ulong)row * m.rank + c;
-    if (m.type == SH_I8) {
+    if (TYPE == SH_I8) {
         return (float)((device const int8_t *)w)[i];
     }
-    return sh_vec(w, m.type, i);
+    return sh_vec(w, TYPE, i);
+}
+
+// qt[c]: sixteen weights are fetched before the first is used; the type is fixed outside the loop.
+template <int TYPE>
+inline float sh_absorb(constant sh_mla &m, device const float *q, device const uchar *w,
+                       device const float *scale, uint row0, uint c)
+{
+    float acc = 0.0f;
+    uint j = 0;
+    for (; j + 16 <= m.nope; j += 16) {
+        float v[16];
+#pragma unroll
+        for (uint i = 0; i < 16; i++) {
+            v[i] = sh_kvb<TYPE>(m, w, row0 + j + i, c);
+        }
+#pragma unroll
+        for (uint i = 0; i < 16; i++) {
+            float b = TYPE == SH_I8 ? scale[row0 + j + i] * q[j + i] : q[j + i];
+            acc = sh_fma(v[i], b, acc);
+        }
+    }
+    for (; j < m.nope; j++) {
+        float b = TYPE == SH_I8 ? scale[row0 + j] * q[j] : q[j];
+        acc = sh_fma(sh_kvb<TYPE>(m, w, row0 + j, c), b, acc);
+    }
+    return sh_z(acc);
 }
 
 // Threadgroup (channels, head, row), a thread a channel: a = [qt | q_pe].
@@ -25,18 +52,16 @@ kernel void mla_absorb(constant sh_mla &m [[buffer(0)]], SH_POS,
     }
     q += ((ulong)group.z * m.H + h) * (m.nope + m.rope);
     a += ((ulong)group.z * m.nh + group.y) * (m.rank + m.rope);
+    uint row0 = h * (m.nope + m.vdim);
     if (c >= m.rank) {
         a[c] = q[m.nope + (c - m.rank)];
-        return;
+    } else if (m.type == SH_BF16) {
+        a[c] = sh_absorb<SH_BF16>(m, q, w, scale, row0, c);
+    } else if (m.type == SH_I8) {
+        a[c] = sh_absorb<SH_I8>(m, q, w, scale, row0, c);
+    } else {
+        a[c] = sh_absorb<SH_F32>(m, q, w, scale, row0, c);
     }
-    uint row0 = h * (m.nope + m.vdim);
-    float acc = 0.0f;
-#pragma unroll 8
-    for (uint j = 0; j < m.nope; j++) {
-        float b = m.type == SH_I8 ? scale[row0 + j] * q[j] : q[j];
-        acc = sh_fma(sh_kvb(m, w, row0 + j, c), b, acc);
-    }
-    a[c] = sh_z(acc);
 }
 
 // A SIMD group takes eight heads at eight positions, a lane an accumulator of all 64 dot products:
@@ -67,6 +92,11 @@ kernel void mla_scores(constant sh_mla &m [[buffer(0)]], SH_POS,
     for (uint i = 0; i < SH_SCORE_ROWS; i++) {
         co[i] = (ulong)(i0 + i < n ? i0 + i : n - 1) * w;
     }
+    float nextv[SH_SCORE_ROWS];
+#pragma unroll
+    for (uint i = 0; i < SH_SCORE_ROWS; i++) {
+        nextv[i] = lane < w ? cache[co[i] + lane] : 0.0f;
+    }
     for (uint c = lane; c < w; c += 32) {
         float u[SH_SCORE_HEADS], v[SH_SCORE_ROWS];
 #pragma unroll
@@ -75,7 +105,8 @@ kernel void mla_scores(constant sh_mla &m [[buffer(0)]], SH_POS,
         }
 #pragma unroll
         for (uint i = 0; i < SH_SCORE_ROWS; i++) {
-            v[i] = cache[co[i] + c];
+            v[i] = nextv[i];
+            nextv[i] = c + 32 < w ? cache[co[i] + c + 32] : 0.0f;
         }
 #pragma unroll
         for (uint i = 0; i < SH_SCORE_HEADS; i++) {
@@ -95,53 +126,80 @@ kernel void mla_scores(constant sh_mla &m [[buffer(0)]], SH_POS,
     }
 }
 
-// Threadgroup (channels, heads, row): a thread a channel of eight heads, over all positions in
-// order: the sum is sequential, so a long context cannot be divided, only heads and channels can.
+// Threadgroup (32 channels, 16 heads, row); a SIMD group takes eight of the heads, a thread a
+// channel of these. The sum over positions is sequential: a long context cannot be divided, only
+// heads and channels can, so what counts is that no step waits. Sixteen positions at a time: their
+// weights lie in threadgroup memory, their values in registers, and the next sixteen are on their
+// way meanwhile.
 kernel void mla_context(constant sh_mla &m [[buffer(0)]], SH_POS,
                         device const float *p [[buffer(1)]],
                         device const float *cache [[buffer(2)]], device float *ctx [[buffer(3)]])
 {
-    uint c = group.x * SH_MLA_THREADS + tid, h0 = group.y * SH_CTX_HEADS;
-    uint n = m.seen + group.z, w = m.rank + m.rope;
-    if (c >= m.rank) {
-        return;
-    }
+    SH_SHARED(float, weights, 2 * 2 * SH_CTX_HEADS * SH_CTX_ROWS);
+    uint n = m.seen + group.z, w = m.rank + m.rope, c = group.x * 32 + lane;
+    uint h0 = group.y * 2 * SH_CTX_HEADS, at = c < m.rank ? c : m.rank - 1;
     p += (ulong)group.z * m.nh * m.L;
-    ulong po[SH_CTX_HEADS];
-    float acc[SH_CTX_HEADS];
+    // Thread tid brings four weights of head tid / 4. Scratch is readable up to L, a multiple of 16.
+    uint mine = h0 + tid / 4 < m.nh ? h0 + tid / 4 : m.nh - 1;
+    device const float4 *from = (device const float4 *)(p + (ulong)mine * m.L + tid % 4 * 4);
+    float acc[SH_CTX_HEADS], v[SH_CTX_ROWS], next[SH_CTX_ROWS];
 #pragma unroll
     for (uint h = 0; h < SH_CTX_HEADS; h++) {
-        po[h] = (ulong)(h0 + h < m.nh ? h0 + h : m.nh - 1) * m.L;
         acc[h] = 0.0f;
     }
-    uint i = 0;
-    // L is a multiple of 16 and scratch is aligned, so four weights come at once.
-    for (; i + 4 <= n; i += 4) {
-        float v[4];
+    float4 load = from[0];
 #pragma unroll
-        for (uint j = 0; j < 4; j++) {
-            v[j] = cache[(ulong)(i + j) * w + c];
-        }
-#pragma unroll
-        for (uint h = 0; h < SH_CTX_HEADS; h++) {
-            float4 q = *(device const float4 *)(p + po[h] + i);
-            acc[h] = sh_fma(q.x, v[0], acc[h]);
-            acc[h] = sh_fma(q.y, v[1], acc[h]);
-            acc[h] = sh_fma(q.z, v[2], acc[h]);
-            acc[h] = sh_fma(q.w, v[3], acc[h]);
-        }
+    for (uint j = 0; j < SH_CTX_ROWS; j++) {
+        next[j] = cache[(ulong)(j < n ? j : n - 1) * w + at];
     }
-    for (; i < n; i++) {
-        float v = cache[(ulong)i * w + c];
+    uint side = 0;
+    for (uint i = 0; i < n; i += SH_CTX_ROWS) {
+        SH_SHARED_PTR(float) put = weights + side * 2 * SH_CTX_HEADS * SH_CTX_ROWS;
+        put[tid * 4] = load.x;
+        put[tid * 4 + 1] = load.y;
+        put[tid * 4 + 2] = load.z;
+        put[tid * 4 + 3] = load.w;
 #pragma unroll
-        for (uint h = 0; h < SH_CTX_HEADS; h++) {
-            acc[h] = sh_fma(p[po[h] + i], v, acc[h]);
+        for (uint j = 0; j < SH_CTX_ROWS; j++) {
+            v[j] = next[j];
         }
+        if (i + SH_CTX_ROWS < n) {
+            load = from[(i + SH_CTX_ROWS) / 4];
+#pragma unroll
+            for (uint j = 0; j < SH_CTX_ROWS; j++) {
+                uint k = i + SH_CTX_ROWS + j;
+                next[j] = cache[(ulong)(k < n ? k : n - 1) * w + at];
+            }
+        }
+        // One barrier is enough for two sides: who writes a side again has passed the barrier
+        // that came after its last reading.
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+        SH_SHARED_PTR(float) q = put + sg * SH_CTX_HEADS * SH_CTX_ROWS;
+        if (i + SH_CTX_ROWS <= n) {
+#pragma unroll
+            for (uint j = 0; j < SH_CTX_ROWS; j++) {
+#pragma unroll
+                for (uint h = 0; h < SH_CTX_HEADS; h++) {
+                    acc[h] = sh_fma(q[h * SH_CTX_ROWS + j], v[j], acc[h]);
+                }
+            }
+        } else {
+#pragma unroll
+            for (uint j = 0; j < SH_CTX_ROWS; j++) {
+#pragma unroll
+                for (uint h = 0; h < SH_CTX_HEADS; h++) {
+                    float s = sh_fma(q[h * SH_CTX_ROWS + j], v[j], acc[h]);
+                    acc[h] = i + j < n ? s : acc[h];
+                }
+            }
+        }
+        side ^= 1;
     }
 #pragma unroll
     for (uint h = 0; h < SH_CTX_HEADS; h++) {
-        if (h0 + h < m.nh) {
-            ctx[((ulong)group.z * m.nh + h0 + h) * m.rank + c] = sh_z(acc[h]);
+        uint head = h0 + sg * SH_CTX_HEADS + h;
+        if (head < m.nh && c < m.rank) {
+            ctx[((ulong)group.z * m.nh + head) * m.rank + c] = sh_z(acc[h]);
         }
     }
 }
@@ -158,7 +216,7 @@ inline void sh_mla_out(constant sh_mla &m, uint3 group, uint lane, uint sg, devi
     float d[1];
     row[0] = h * (m.nope + m.vdim) + m.nope + (j < m.vdim ? j : m.vdim - 1);
     xo[0] = ((ulong)group.z * m.nh + group.y) * m.rank;
-    sh_dots<TYPE, 1, 1>(d, w, w, row, m.rank, ctx, xo, lane, lut);
+    sh_dots<TYPE, 1, 1, TYPE == SH_F32 ? 2 : 4>(d, w, w, row, m.rank, ctx, xo, lane, lut);
     if ((lane & 3u) == 0 && j < m.vdim) {
         float v = TYPE == SH_I8 ? d[0] * scale[row[0]] : d[0];
         o[((ulong)group.z * m.H + h) * m.vdim + j] = sh_z(v);
@@ -192,7 +250,10 @@ kernel void mla_out_any(constant sh_mla &m [[buffer(0)]], SH_POS,
     ctx += ((ulong)group.z * m.nh + group.y) * m.rank;
     float acc = 0.0f;
     for (uint c = lane; c < m.rank; c += 32) {
-        acc = sh_fma(sh_kvb(m, w, row, c), ctx[c], acc);
+        float v = m.type == SH_I8     ? sh_kvb<SH_I8>(m, w, row, c)
+                  : m.type == SH_BF16 ? sh_kvb<SH_BF16>(m, w, row, c)
+                                      : sh_kvb<SH_F32>(m, w, row, c);
+        acc = sh_fma(v, ctx[c], acc);
     }
     float d = sh_fold32(acc);
     if (lane == 0) {

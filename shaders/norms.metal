@@ -9,21 +9,19 @@
 kernel void rmsnorm(constant sh_norm &a [[buffer(0)]], SH_POS, device const float *x [[buffer(1)]],
                     device const uchar *w [[buffer(2)]], device float *y [[buffer(3)]])
 {
-    SH_SHARED(float, stage, SH_STAGE);
+    SH_SHARED(float, stage, SH_NORM_STAGE);
     SH_SHARED(float, root, 1);
     x += (ulong)group.x * a.xstride;
     y += (ulong)group.x * a.ystride;
     float acc = 0.0f;
-    for (uint c0 = 0; c0 < a.n; c0 += SH_STAGE) {
-        uint n = a.n - c0 < SH_STAGE ? a.n - c0 : SH_STAGE;
+    for (uint c0 = 0; c0 < a.n; c0 += SH_NORM_STAGE) {
+        uint n = a.n - c0 < SH_NORM_STAGE ? a.n - c0 : SH_NORM_STAGE;
         for (uint i = tid; i < n; i += SH_NORM_THREADS) {
             stage[i] = x[c0 + i];
         }
         threadgroup_barrier(mem_flags::mem_threadgroup);
         if (sg == 0) {
-            for (uint i = lane; i < n; i += 32) {
-                acc = sh_fma(stage[i], stage[i], acc);
-            }
+            acc = sh_chain(stage, stage, n, lane, acc);
         }
         threadgroup_barrier(mem_flags::mem_threadgroup);
     }

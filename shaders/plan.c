@@ -40,13 +40,10 @@ static enum sh_kernel product_kernel(enum kern_type type, uint32_t tile)
     return k[type][tile == 8 ? 4 : tile == 4 ? 3 : tile];
 }
 
-/* Rows of weights that a thread of the tiled kernel takes (product.metal). */
-static uint32_t rows_per_thread(enum kern_type type, uint32_t tile)
+/* Rows of weights of a SIMD group of the tiled kernel (product.metal). */
+static uint32_t simd_rows(enum kern_type type, uint32_t tile)
 {
-    if (type == KERN_F32 || tile == 8) {
-        return 1;
-    }
-    return type == KERN_BF16 && tile == 1 ? 1 : 2;
+    return type == KERN_MXFP4 && tile == 2 ? 16 : 8;
 }
 
 static int plan_product(const struct sh_planner *p)
@@ -61,7 +58,7 @@ static int plan_product(const struct sh_planner *p)
     struct sh_launch l;
     if (fast) {
         uint32_t tile = T > 4 ? 8 : T > 2 ? 4 : T;
-        uint32_t rows = 8 * SH_PRODUCT_GROUPS * rows_per_thread(w->type, tile);
+        uint32_t rows = SH_PRODUCT_GROUPS * simd_rows(w->type, tile);
         l = sh_launch(product_kernel(w->type, tile), sizeof l.args.product, threads,
                       sh_groups(w->rows, rows), sh_groups(T, tile), 1);
     } else {

@@ -105,8 +105,7 @@ static int group(const struct sh_planner *p, const struct mla_plan *m, const str
     if (rc) {
         return rc;
     }
-    l = step(SH_mla_context, args, SH_MLA_THREADS, sh_groups(args->rank, SH_MLA_THREADS),
-             sh_groups(nh, SH_CTX_HEADS));
+    l = step(SH_mla_context, args, 64, sh_groups(args->rank, 32), sh_groups(nh, 2 * SH_CTX_HEADS));
     sh_bind(&l, s);
     sh_bind(&l, c->u.mla.cache);
     sh_bind(&l, ctx);

@@ -126,6 +126,28 @@ inline float sh_fold32x32(thread float *v, uint lane)
     return v[0];
 }
 
+// A lane's chain of dot32 over p and q in threadgroup memory; eight loads before the first fma.
+inline float sh_chain(SH_SHARED_PTR(float) p, SH_SHARED_PTR(float) q, uint n, uint lane, float acc)
+{
+    uint i = lane;
+    for (; i + 7 * 32 < n; i += 8 * 32) {
+        float a[8], b[8];
+#pragma unroll
+        for (uint j = 0; j < 8; j++) {
+            a[j] = p[i + j * 32];
+            b[j] = q[i + j * 32];
+        }
+#pragma unroll
+        for (uint j = 0; j < 8; j++) {
+            acc = sh_fma(a[j], b[j], acc);
+        }
+    }
+    for (; i < n; i += 32) {
+        acc = sh_fma(p[i], q[i], acc);
+    }
+    return acc;
+}
+
 inline float sh_bf16(uint b)
 {
     return as_type<float>(b << 16);

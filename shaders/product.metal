@@ -1,19 +1,24 @@
 // SPDX-License-Identifier: MIT
 // product.metal: weight matrix times 1 to 8 rows of activations; more rows are more threadgroups.
 //
-// How dot32's 32 accumulators lie over threads: four neighbouring threads are a row of weights,
-// thread k of them holds accumulators 8k to 8k+7. So a thread's eight weights of a block of 32 lie
-// together (16 bytes of bf16), the four threads read the block without a gap, and all but two folds
-// happen in registers. A SIMD group covers eight rows, or sixteen where each thread takes two: then
-// a loaded activation serves both. Four blocks are fetched before the first is used, to keep
-// requests in flight. Needs columns in multiples of 128 and aligned rows; product_*_any, a lane an
-// accumulator, takes everything else.
+// How dot32's 32 accumulators lie over threads, three ways, the same bits:
+//
+// quads, for one row of x (two for MXFP4): four neighbouring threads are a row of weights, thread k
+// of them holds accumulators 8k to 8k+7. A thread's eight weights of a block of 32 lie together (16
+// bytes of bf16), the four threads read the block without a gap, and all but two folds happen in
+// registers. Four blocks are fetched while the four before them are used.
+//
+// tiles, for more rows of x: a lane an accumulator, of eight rows of weights times up to eight rows
+// of x, so each weight and each activation that reaches a register is used eight times.
+//
+// any: a lane an accumulator, one row of weights; for columns not in multiples of 128 and for rows
+// that are not aligned, which the others need.
 #ifndef SHOAL_SHADERS_PRODUCT
 #define SHOAL_SHADERS_PRODUCT
 
 #include "prelude.metal"
 
-#define SH_FETCH 4 // blocks of 32 columns
+#define SH_TILE 8 // rows of weights of a tile
 
 // The value of an e2m1 nibble: 0 .5 1 1.5 2 3 4 6, then their negatives.
 inline float sh_e2m1(uint n)
@@ -162,39 +167,61 @@ inline void sh_decode(thread float *w, sh_raw r, SH_SHARED_PTR(float) lut, float
     }
 }
 
-// out[r * T + t] = dot32 of weight row `rows[r]` and x + xo[t], in all four threads of the row.
-template <int TYPE, int T, int R>
+// F blocks of R rows, as they lie in memory, with their scales.
+template <int TYPE, int R, int F>
+inline void sh_fetch_all(thread sh_raw *raw, thread uint *scales, device const uchar *w,
+                         device const uchar *scale, thread const uint *rows, uint cols, uint b,
+                         uint k)
+{
+#pragma unroll
+    for (int r = 0; r < R; r++) {
+        device const uchar *row = w + (ulong)rows[r] * sh_row_bytes(TYPE, cols);
+#pragma unroll
+        for (int i = 0; i < F; i++) {
+            raw[r * F + i] = sh_fetch<TYPE>(row, b + i, k);
+        }
+        scales[r] = 0;
+        if (TYPE == SH_MXFP4) {
+            scales[r] = *(device const uint *)(scale + (ulong)rows[r] * (cols / 32) + b);
+        }
+    }
+}
+
+// Quads: out[r * T + t] = dot32 of weight row `rows[r]` and x + xo[t], in all threads of the quad.
+// F: blocks a fetch, a divisor of 4, and 4 for MXFP4, whose scales of four blocks are a word.
+template <int TYPE, int T, int R, int F>
 inline void sh_dots(thread float *out, device const uchar *w, device const uchar *scale,
                     thread const uint *rows, uint cols, device const float *x,
                     thread const ulong *xo, uint lane, SH_SHARED_PTR(float) lut)
 {
     uint k = lane & 3u, blocks = cols / 32;
     float acc[R * T * 8];
+    sh_raw raw[F * R], next[F * R];
+    uint scales[R], next_scales[R];
 #pragma unroll
     for (int i = 0; i < R * T * 8; i++) {
         acc[i] = 0.0f;
     }
-    for (uint b = 0; b < blocks; b += SH_FETCH) {
-        sh_raw raw[SH_FETCH * R];
-        uint scales[R];
+    sh_fetch_all<TYPE, R, F>(next, next_scales, w, scale, rows, cols, 0, k);
+    for (uint b = 0; b < blocks; b += F) {
 #pragma unroll
-        for (int r = 0; r < R; r++) {
-            device const uchar *row = w + (ulong)rows[r] * sh_row_bytes(TYPE, cols);
-#pragma unroll
-            for (int i = 0; i < SH_FETCH; i++) {
-                raw[r * SH_FETCH + i] = sh_fetch<TYPE>(row, b + i, k);
-            }
-            scales[r] = TYPE == SH_MXFP4
-                            ? *(device const uint *)(scale + (ulong)rows[r] * blocks + b)
-                            : 0;
+        for (int i = 0; i < F * R; i++) {
+            raw[i] = next[i];
         }
 #pragma unroll
-        for (int i = 0; i < SH_FETCH; i++) {
+        for (int r = 0; r < R; r++) {
+            scales[r] = next_scales[r];
+        }
+        if (b + F < blocks) {
+            sh_fetch_all<TYPE, R, F>(next, next_scales, w, scale, rows, cols, b + F, k);
+        }
+#pragma unroll
+        for (int i = 0; i < F; i++) {
             float v[R * 8];
 #pragma unroll
             for (int r = 0; r < R; r++) {
                 float s = TYPE == SH_MXFP4 ? sh_e8m0(scales[r] >> (8 * i) & 255u) : 0.0f;
-                sh_decode<TYPE>(v + r * 8, raw[r * SH_FETCH + i], lut, s);
+                sh_decode<TYPE>(v + r * 8, raw[r * F + i], lut, s);
             }
 #pragma unroll
             for (int t = 0; t < T; t++) {
@@ -240,7 +267,7 @@ inline void sh_dots(thread float *out, device const uchar *w, device const uchar
 }
 
 // Threadgroup (rows, tile of T rows of x). Rows beyond the last are computed again and not stored.
-template <int TYPE, int T, int R>
+template <int TYPE, int T, int R, int F>
 inline void sh_product_rows(constant sh_product &a, uint3 group, uint lane, uint sg,
                             device const uchar *w, device const uchar *scale, device const float *x,
                             device float *y, device const uint *xmap, device const uint *ymap,
@@ -259,7 +286,7 @@ inline void sh_product_rows(constant sh_product &a, uint3 group, uint lane, uint
         uint i = t0 + t < a.T ? t0 + t : a.T - 1;
         xo[t] = (ulong)(a.xmapped ? xmap[i] : i) * a.xstride;
     }
-    sh_dots<TYPE, T, R>(out, w, scale, rows, a.cols, x, xo, lane, lut);
+    sh_dots<TYPE, T, R, F>(out, w, scale, rows, a.cols, x, xo, lane, lut);
     if ((lane & 3u) == 0) {
 #pragma unroll
         for (int r = 0; r < R; r++) {
@@ -279,7 +306,121 @@ inline void sh_product_rows(constant sh_product &a, uint3 group, uint lane, uint
     }
 }
 
-#define SH_PRODUCT(NAME, TYPE, T, R)                                                               \
+// What lane `lane` needs of a block of a row, as it lies in memory.
+template <int TYPE> inline uint sh_fetch_lane(device const uchar *row, uint block, uint lane)
+{
+    if (TYPE == SH_F32) {
+        return ((device const uint *)row)[block * 32 + lane];
+    }
+    if (TYPE == SH_BF16) {
+        return ((device const ushort *)row)[block * 32 + lane];
+    }
+    return TYPE == SH_I8 ? row[block * 32 + lane] : row[block * 16 + lane / 2];
+}
+
+template <int TYPE>
+inline float sh_decode_lane(uint raw, uint lane, SH_SHARED_PTR(float) lut, float s)
+{
+    if (TYPE == SH_F32) {
+        return as_type<float>(raw);
+    }
+    if (TYPE == SH_BF16) {
+        return sh_bf16(raw);
+    }
+    if (TYPE == SH_I8) {
+        return sh_byte(raw, 0);
+    }
+    return lut[(raw >> (lane % 2 * 4)) & 15u] * s;
+}
+
+// Tiles: threadgroup (rows, tile of T rows of x), a SIMD group eight rows of weights. Rows beyond
+// the last are computed again and not stored.
+template <int TYPE, int T>
+inline void sh_product_tile(constant sh_product &a, uint3 group, uint lane, uint sg,
+                            device const uchar *w, device const uchar *scale, device const float *x,
+                            device float *y, device const uint *xmap, device const uint *ymap,
+                            SH_SHARED_PTR(float) lut)
+{
+    uint first = (group.x * SH_PRODUCT_GROUPS + sg) * SH_TILE, t0 = group.y * T;
+    uint blocks = a.cols / 32;
+    ulong row[SH_TILE], xo[T];
+    float acc[64];
+    uint raw[2 * SH_TILE], next[2 * SH_TILE], scales[SH_TILE], next_scales[SH_TILE];
+#pragma unroll
+    for (int r = 0; r < SH_TILE; r++) {
+        row[r] = first + r < a.rows ? first + r : a.rows - 1;
+    }
+#pragma unroll
+    for (int t = 0; t < T; t++) {
+        uint i = t0 + t < a.T ? t0 + t : a.T - 1;
+        xo[t] = (ulong)(a.xmapped ? xmap[i] : i) * a.xstride + lane;
+    }
+#pragma unroll
+    for (int i = 0; i < 64; i++) {
+        acc[i] = 0.0f;
+    }
+#pragma unroll
+    for (int r = 0; r < SH_TILE; r++) {
+        device const uchar *p = w + row[r] * sh_row_bytes(TYPE, a.cols);
+        next[2 * r] = sh_fetch_lane<TYPE>(p, 0, lane);
+        next[2 * r + 1] = sh_fetch_lane<TYPE>(p, 1, lane);
+        next_scales[r] =
+            TYPE == SH_MXFP4 ? *(device const ushort *)(scale + row[r] * blocks) : 0;
+    }
+    for (uint b = 0; b < blocks; b += 2) {
+#pragma unroll
+        for (int i = 0; i < 2 * SH_TILE; i++) {
+            raw[i] = next[i];
+        }
+#pragma unroll
+        for (int r = 0; r < SH_TILE; r++) {
+            scales[r] = next_scales[r];
+        }
+        if (b + 2 < blocks) {
+#pragma unroll
+            for (int r = 0; r < SH_TILE; r++) {
+                device const uchar *p = w + row[r] * sh_row_bytes(TYPE, a.cols);
+                next[2 * r] = sh_fetch_lane<TYPE>(p, b + 2, lane);
+                next[2 * r + 1] = sh_fetch_lane<TYPE>(p, b + 3, lane);
+                next_scales[r] =
+                    TYPE == SH_MXFP4 ? *(device const ushort *)(scale + row[r] * blocks + b + 2)
+                                     : 0;
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            float v[T];
+#pragma unroll
+            for (int t = 0; t < T; t++) {
+                v[t] = x[xo[t] + (b + i) * 32];
+            }
+#pragma unroll
+            for (int r = 0; r < SH_TILE; r++) {
+                float s = TYPE == SH_MXFP4 ? sh_e8m0(scales[r] >> (8 * i) & 255u) : 0.0f;
+                float q = sh_decode_lane<TYPE>(raw[2 * r + i], lane, lut, s);
+#pragma unroll
+                for (int t = 0; t < T; t++) {
+                    acc[t * SH_TILE + r] = sh_fma(q, v[t], acc[t * SH_TILE + r]);
+                }
+            }
+        }
+    }
+    // Lane i of half h then holds row i % 8 of x row 4h + i / 8.
+#pragma unroll
+    for (uint h = 0; h < (T + 3) / 4; h++) {
+        float d = sh_fold32x32(acc + 32 * h, lane);
+        uint r = first + lane % SH_TILE, t = 4 * h + lane / SH_TILE;
+        if (r < a.rows && t < T && t0 + t < a.T) {
+            if (TYPE == SH_I8) {
+                d = ((device const float *)scale)[r] * d;
+            }
+            uint i = a.ymapped ? ymap[t0 + t] : t0 + t;
+            y[(ulong)i * a.ystride + r] = sh_z(d);
+        }
+    }
+}
+
+#define SH_PRODUCT(NAME, TYPE, CALL)                                                                 \
     kernel void NAME(constant sh_product &a [[buffer(0)]], SH_POS,                                 \
                      device const uchar *w [[buffer(1)]], device const uchar *scale [[buffer(2)]], \
                      device const float *x [[buffer(3)]], device float *y [[buffer(4)]],           \
@@ -293,25 +434,24 @@ inline void sh_product_rows(constant sh_product &a, uint3 group, uint lane, uint
             }                                                                                      \
             threadgroup_barrier(mem_flags::mem_threadgroup);                                       \
         }                                                                                          \
-        sh_product_rows<TYPE, T, R>(a, group, lane, sg, w, scale, x, y, xmap, ymap, lut);          \
+        CALL(a, group, lane, sg, w, scale, x, y, xmap, ymap, lut);                                 \
     }
 
-// Two rows a thread, one where eight rows of x fill the registers.
-SH_PRODUCT(product_f32_1, SH_F32, 1, 1)
-SH_PRODUCT(product_f32_2, SH_F32, 2, 1)
-SH_PRODUCT(product_f32_4, SH_F32, 4, 1)
-SH_PRODUCT(product_f32_8, SH_F32, 8, 1)
-SH_PRODUCT(product_bf16_1, SH_BF16, 1, 1)
-SH_PRODUCT(product_bf16_2, SH_BF16, 2, 2)
-SH_PRODUCT(product_bf16_4, SH_BF16, 4, 2)
-SH_PRODUCT(product_bf16_8, SH_BF16, 8, 1)
-SH_PRODUCT(product_mxfp4_1, SH_MXFP4, 1, 2)
-SH_PRODUCT(product_mxfp4_2, SH_MXFP4, 2, 2)
-SH_PRODUCT(product_mxfp4_4, SH_MXFP4, 4, 2)
-SH_PRODUCT(product_mxfp4_8, SH_MXFP4, 8, 1)
-SH_PRODUCT(product_i8_1, SH_I8, 1, 2)
-SH_PRODUCT(product_i8_2, SH_I8, 2, 2)
-SH_PRODUCT(product_i8_4, SH_I8, 4, 2)
-SH_PRODUCT(product_i8_8, SH_I8, 8, 1)
+SH_PRODUCT(product_f32_1, SH_F32, (sh_product_rows<SH_F32, 1, 1, 2>))
+SH_PRODUCT(product_f32_2, SH_F32, (sh_product_tile<SH_F32, 2>))
+SH_PRODUCT(product_f32_4, SH_F32, (sh_product_tile<SH_F32, 4>))
+SH_PRODUCT(product_f32_8, SH_F32, (sh_product_tile<SH_F32, 8>))
+SH_PRODUCT(product_bf16_1, SH_BF16, (sh_product_rows<SH_BF16, 1, 1, 4>))
+SH_PRODUCT(product_bf16_2, SH_BF16, (sh_product_tile<SH_BF16, 2>))
+SH_PRODUCT(product_bf16_4, SH_BF16, (sh_product_tile<SH_BF16, 4>))
+SH_PRODUCT(product_bf16_8, SH_BF16, (sh_product_tile<SH_BF16, 8>))
+SH_PRODUCT(product_mxfp4_1, SH_MXFP4, (sh_product_rows<SH_MXFP4, 1, 1, 4>))
+SH_PRODUCT(product_mxfp4_2, SH_MXFP4, (sh_product_rows<SH_MXFP4, 2, 2, 4>))
+SH_PRODUCT(product_mxfp4_4, SH_MXFP4, (sh_product_tile<SH_MXFP4, 4>))
+SH_PRODUCT(product_mxfp4_8, SH_MXFP4, (sh_product_tile<SH_MXFP4, 8>))
+SH_PRODUCT(product_i8_1, SH_I8, (sh_product_rows<SH_I8, 1, 1, 4>))
+SH_PRODUCT(product_i8_2, SH_I8, (sh_product_tile<SH_I8, 2>))
+SH_PRODUCT(product_i8_4, SH_I8, (sh_product_tile<SH_I8, 4>))
+SH_PRODUCT(product_i8_8, SH_I8, (sh_product_tile<SH_I8, 8>))
 
 #endif

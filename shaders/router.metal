@@ -6,36 +6,56 @@
 // so exactly k experts count fewer than k.
 #include "prelude.metal"
 
-inline bool sh_before(float a, float b)
+// Numbers as integers in the same order: both zeros alike, any NaN below all.
+inline uint sh_key(float v)
 {
-    return a > b || (a == a && b != b);
+    uint u = as_type<uint>(v == 0.0f ? 0.0f : v);
+    return v != v ? 0 : u & 0x80000000u ? ~u : u | 0x80000000u;
 }
 
 kernel void router(constant sh_router &a [[buffer(0)]], SH_POS,
                    device const float *logits [[buffer(1)]], device const float *bias [[buffer(2)]],
                    device uint *ids [[buffer(3)]], device float *w [[buffer(4)]])
 {
-    SH_SHARED(float, rank, SH_ROUTER_MAX_E);
+    SH_SHARED(uint4, keys, SH_ROUTER_MAX_E / 4);
     SH_SHARED(float, chosen, SH_ROUTER_MAX_E);
     SH_SHARED(uint, taken, SH_ROUTER_MAX_E / 32);
     logits += (ulong)group.x * a.E;
     ids += (ulong)group.x * a.k;
     w += (ulong)group.x * a.k;
-    for (uint e = tid; e < a.E; e += SH_ROUTER_THREADS) {
-        rank[e] = sh_sigmoid(logits[e]) + bias[e];
+    uint quads = (a.E + 3) / 4;
+    for (uint f = tid; f < quads; f += SH_ROUTER_THREADS) {
+        uint4 k;
+        k.x = sh_key(sh_sigmoid(logits[4 * f]) + bias[4 * f]);
+        k.y = k.z = k.w = 0; // beyond the last: ranks before nobody
+        if (4 * f + 1 < a.E) {
+            k.y = sh_key(sh_sigmoid(logits[4 * f + 1]) + bias[4 * f + 1]);
+        }
+        if (4 * f + 2 < a.E) {
+            k.z = sh_key(sh_sigmoid(logits[4 * f + 2]) + bias[4 * f + 2]);
+        }
+        if (4 * f + 3 < a.E) {
+            k.w = sh_key(sh_sigmoid(logits[4 * f + 3]) + bias[4 * f + 3]);
+        }
+        keys[f] = k;
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
     // e0 goes over whole SIMD groups, so that all lanes meet at the ballot.
     for (uint e0 = sg * 32; e0 < a.E; e0 += SH_ROUTER_THREADS) {
         uint e = e0 + lane, n = a.k;
         if (e < a.E) {
-            float v = rank[e];
+            uint4 own = keys[e / 4];
+            uint k = e % 4 == 0 ? own.x : e % 4 == 1 ? own.y : e % 4 == 2 ? own.z : own.w;
             n = 0;
-            for (uint f = 0; f < e; f++) {
-                n += sh_before(v, rank[f]) ? 0 : 1;
+            for (uint f = 0; f < e / 4; f++) { // earlier ids win ties
+                uint4 o = keys[f];
+                n += (o.x >= k) + (o.y >= k) + (o.z >= k) + (o.w >= k);
             }
-            for (uint f = e + 1; f < a.E; f++) {
-                n += sh_before(rank[f], v) ? 1 : 0;
+            n += (e % 4 > 0 && own.x >= k) + (e % 4 > 1 && own.y >= k) + (e % 4 > 2 && own.z >= k);
+            n += (e % 4 < 1 && own.y > k) + (e % 4 < 2 && own.z > k) + (e % 4 < 3 && own.w > k);
+            for (uint f = e / 4 + 1; f < quads; f++) {
+                uint4 o = keys[f];
+                n += (o.x > k) + (o.y > k) + (o.z > k) + (o.w > k);
             }
         }
         uint bit = n < a.k ? 1u << lane : 0u;

@@ -39,7 +39,19 @@ kernel void softmax(constant sh_softmax &a [[buffer(0)]], SH_POS, device float *
         }
         threadgroup_barrier(mem_flags::mem_threadgroup);
         if (sg == 0) {
-            for (uint i = lane; i < len; i += 32) {
+            uint i = lane;
+            for (; i + 7 * 32 < len; i += 8 * 32) {
+                float e[8];
+#pragma unroll
+                for (uint j = 0; j < 8; j++) {
+                    e[j] = stage[i + j * 32];
+                }
+#pragma unroll
+                for (uint j = 0; j < 8; j++) {
+                    acc += e[j];
+                }
+            }
+            for (; i < len; i += 32) {
                 acc += stage[i];
             }
         }

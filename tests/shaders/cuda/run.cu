@@ -279,7 +279,7 @@ static double read_rate()
     return bytes / us * 1e-3;
 }
 
-#define BRANCHES 8
+#define BRANCHES 16
 
 // `reps` times the launches, over copies of the arena, in `branches` chains side by side.
 static double graph_us(const rig &r, const std::vector<sh_launch> &plan, char *arena, size_t copies,
@@ -330,7 +330,7 @@ static void rates(rig &r, const case_scale &s)
     double peak = read_rate();
     printf("\nmemory read rate %.0f GB/s (4 GiB, 16-byte loads)\n", peak);
     printf("%-28s %9s | %9s %8s %6s | %9s %8s %6s | %6s\n", "", "MB", "alone us", "GB/s", "share",
-           "8 abreast", "GB/s", "share", "GFLOPs");
+           "16 abreast", "GB/s", "share", "GFLOPs");
     for (size_t i = 0; i < case_count(); i++) {
         plan_case(r, i, s, CASE_TAME);
         size_t copies = std::min<size_t>(64, ((size_t)768 << 20) / r.size + 1);
