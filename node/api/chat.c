@@ -43,18 +43,12 @@ struct chat {
     struct said *c;
 };
 
-static const char *finish_word(enum gen_finish f)
-{
-    return f == GEN_LENGTH ? "length" : f == GEN_CALLS ? "tool_calls" : "stop";
-}
-
 static json_t *usage_json(const struct gen_usage *u)
 {
-    return json_pack("{s:I, s:I, s:I, s:{s:I}, s:{s:I}}", "prompt_tokens", (json_int_t)u->prompt,
-                     "completion_tokens", (json_int_t)u->completion, "total_tokens",
-                     (json_int_t)(u->prompt + u->completion), "prompt_tokens_details",
-                     "cached_tokens", (json_int_t)u->cached, "completion_tokens_details",
-                     "reasoning_tokens", (json_int_t)u->reasoning);
+    json_t *v = oai_usage_json(u);
+    json_object_set_new(v, "completion_tokens_details",
+                        json_pack("{s:I}", "reasoning_tokens", (json_int_t)u->reasoning));
+    return v;
 }
 
 /* ---- logprobs ---- */
@@ -155,7 +149,7 @@ static void stream_event(struct chat *c, struct gen *g, const struct gen_event *
         send_delta(c, r, ev->choice, json_pack("{s:[o]}", "tool_calls", v), NULL, NULL);
         break;
     case GEN_END:
-        send_delta(c, r, ev->choice, json_object(), NULL, finish_word(ev->finish));
+        send_delta(c, r, ev->choice, json_object(), NULL, oai_finish_word(ev->finish));
         break;
     case GEN_DONE:
         if (c->stream.usage) {
@@ -163,13 +157,10 @@ static void stream_event(struct chat *c, struct gen *g, const struct gen_event *
             json_object_set_new(v, "usage", usage_json(ev->usage));
             send_chunk(c, r, v);
         }
-        web_write(r, "data: [DONE]\n\n", 14);
-        web_end(r);
+        oai_sse_done(r);
         break;
     case GEN_FAIL:
-        oai_sse(r, NULL,
-                oai_error_json(false, oai_status(ev->err), "generation_failed", ev->err->msg));
-        web_end(r);
+        oai_sse_fail(r, ev->err);
         break;
     default:
         oai_sse_waiting(r, ev);
@@ -194,7 +185,7 @@ static json_t *choice_json(const struct chat *c, size_t i)
     return json_pack("{s:I, s:o, s:o, s:s}", "index", (json_int_t)i, "message", m, "logprobs",
                      c->logprobs ? json_pack("{s:O, s:n}", "content", s->logprobs, "refusal")
                                  : json_null(),
-                     "finish_reason", finish_word(s->finish));
+                     "finish_reason", oai_finish_word(s->finish));
 }
 
 static void whole_event(struct chat *c, struct gen *g, const struct gen_event *ev)
@@ -314,28 +305,13 @@ void oai_chat(struct oai *a, struct web_req *r)
     struct err e = {0};
     struct gen_ask ask = {0};
     struct oai_stream stream = {0};
-    size_t waiting = 0;
     int rc = oai_body(r, &d, &e);
     rc = rc ? rc : read_request(a, r, pyjson_root(d), &ask, &stream, &e);
     struct chat *c = rc ? NULL : chat_new(a, ask.n);
-    if (!rc && !c) {
-        rc = err_set(&e, ERR_NOMEM, "out of memory");
-    }
-    if (!rc) {
+    if (c) {
         c->stream = stream;
         c->logprobs = ask.sampling.logprobs;
-        rc = gen_start(&a->env, r, &ask, &format, c, &waiting, &e);
-        if (rc) {
-            chat_free(c);
-        } else if (stream.stream) {
-            web_stream(r, 200, OAI_SSE); /* unless an event was quicker */
-        }
     }
-    if (rc == ERR_BUSY) {
-        oai_busy(a, r, waiting, &e);
-    } else if (rc) {
-        oai_fail_err(a, r, &e);
-    }
-    gen_ask_free(&ask);
+    oai_begin(a, r, rc, &ask, &format, c, stream.stream, &e);
     pyjson_free(d);
 }

@@ -94,25 +94,12 @@ static json_t *body(struct completion *c, json_t *choices)
                      c->o->fingerprint, "choices", choices);
 }
 
-static json_t *usage_json(const struct gen_usage *u)
-{
-    return json_pack("{s:I, s:I, s:I, s:{s:I}}", "prompt_tokens", (json_int_t)u->prompt,
-                     "completion_tokens", (json_int_t)u->completion, "total_tokens",
-                     (json_int_t)(u->prompt + u->completion), "prompt_tokens_details",
-                     "cached_tokens", (json_int_t)u->cached);
-}
-
 static json_t *choice_json(struct completion *c, size_t i, const char *text, size_t n,
                            const char *finish)
 {
     return json_pack("{s:o, s:I, s:o, s:o}", "text", oai_text(text, n), "index", (json_int_t)i,
                      "logprobs", take_logprobs(c, &c->c[i]), "finish_reason",
                      finish ? json_string(finish) : json_null());
-}
-
-static const char *finish_word(enum gen_finish f)
-{
-    return f == GEN_LENGTH ? "length" : "stop";
 }
 
 static void stream_event(struct completion *c, struct gen *g, const struct gen_event *ev)
@@ -134,23 +121,20 @@ static void stream_event(struct completion *c, struct gen *g, const struct gen_e
                 body(c, json_pack("[o]", choice_json(c, ev->choice, ev->text, ev->text_n, NULL))));
         break;
     case GEN_END:
-        oai_sse(
-            r, NULL,
-            body(c, json_pack("[o]", choice_json(c, ev->choice, "", 0, finish_word(ev->finish)))));
+        oai_sse(r, NULL,
+                body(c, json_pack("[o]",
+                                  choice_json(c, ev->choice, "", 0, oai_finish_word(ev->finish)))));
         break;
     case GEN_DONE:
         if (c->stream.usage) {
             v = body(c, json_array());
-            json_object_set_new(v, "usage", usage_json(ev->usage));
+            json_object_set_new(v, "usage", oai_usage_json(ev->usage));
             oai_sse(r, NULL, v);
         }
-        web_write(r, "data: [DONE]\n\n", 14);
-        web_end(r);
+        oai_sse_done(r);
         break;
     case GEN_FAIL:
-        oai_sse(r, NULL,
-                oai_error_json(false, oai_status(ev->err), "generation_failed", ev->err->msg));
-        web_end(r);
+        oai_sse_fail(r, ev->err);
         break;
     default:
         oai_sse_waiting(r, ev);
@@ -173,11 +157,11 @@ static void whole_event(struct completion *c, struct gen *g, const struct gen_ev
         l = json_array();
         for (size_t i = 0; i < c->n; i++) {
             s = &c->c[i];
-            json_array_append_new(l,
-                                  choice_json(c, i, s->text.p, s->text.n, finish_word(s->finish)));
+            json_array_append_new(
+                l, choice_json(c, i, s->text.p, s->text.n, oai_finish_word(s->finish)));
         }
         v = body(c, l);
-        json_object_set_new(v, "usage", usage_json(ev->usage));
+        json_object_set_new(v, "usage", oai_usage_json(ev->usage));
         oai_reply(c->o, gen_req(g), 200, v);
         break;
     case GEN_FAIL:
@@ -342,28 +326,13 @@ void oai_completions(struct oai *a, struct web_req *r)
     struct err e = {0};
     struct gen_ask ask = {0};
     struct oai_stream stream = {0};
-    size_t waiting = 0;
     bool echo = false;
     int rc = oai_body(r, &d, &e);
     rc = rc ? rc : read_request(a, pyjson_root(d), &ask, &stream, &echo, &e);
     struct completion *c = rc ? NULL : completion_new(a, &ask, echo);
-    if (!rc && !c) {
-        rc = err_set(&e, ERR_NOMEM, "out of memory");
-    }
-    if (!rc) {
+    if (c) {
         c->stream = stream;
-        rc = gen_start(&a->env, r, &ask, &format, c, &waiting, &e);
-        if (rc) {
-            completion_free(c);
-        } else if (stream.stream) {
-            web_stream(r, 200, OAI_SSE);
-        }
     }
-    if (rc == ERR_BUSY) {
-        oai_busy(a, r, waiting, &e);
-    } else if (rc) {
-        oai_fail_err(a, r, &e);
-    }
-    gen_ask_free(&ask);
+    oai_begin(a, r, rc, &ask, &format, c, stream.stream, &e);
     pyjson_free(d);
 }

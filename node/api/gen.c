@@ -28,6 +28,7 @@ struct choice {
     char **call_ids;
     size_t n_calls;
     size_t tokens, reasoning;
+    uint64_t began; /* clock_ns() when its prefill did */
     bool in_reasoning, stopped;
 };
 
@@ -220,8 +221,16 @@ static void on_prefill(void *ctx, size_t done, size_t total, size_t reused)
     struct choice *c = ctx;
     struct engine_stats s;
     if (c->index == 0) {
+        /* at the rate of those before it, then at its own */
         engine_get_stats(c->g->env.engine, &s);
-        double left = s.prefill_tok_s > 0 ? (double)(total - done) / s.prefill_tok_s : 0;
+        double rate = s.prefill_tok_s;
+        uint64_t now = clock_ns();
+        if (!c->began) {
+            c->began = now;
+        } else if (done > reused && now > c->began) {
+            rate = (double)(done - reused) / ((double)(now - c->began) * 1e-9);
+        }
+        double left = rate > 0 ? (double)(total - done) / rate : 0;
         tell(c->g, (struct gen_event){.type = GEN_PREFILL,
                                       .done = done,
                                       .total = total,

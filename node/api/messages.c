@@ -277,34 +277,23 @@ void oai_messages(struct oai *a, struct web_req *r)
     struct pyjson_doc *d = NULL;
     struct err e = {0};
     struct gen_ask ask = {0};
-    size_t waiting = 0;
     bool stream = false;
     int rc = oai_body(r, &d, &e);
     rc = rc ? rc : read_request(a, pyjson_root(d), &ask, &stream, counting, &e);
     struct message *m = rc || counting ? NULL : calloc(1, sizeof *m);
-    if (!rc && counting) {
-        count_tokens(a, r, &ask);
-    } else if (!rc && !m) {
-        rc = err_set(&e, ERR_NOMEM, "out of memory");
-    } else if (!rc) {
+    if (m) {
         m->o = a;
         m->stream = stream;
         m->prompt = ask.prompt.n;
         m->content = json_array();
         buf_init(&m->text, WEB_BODY_MAX);
         ids_make("msg_", 24, m->id, sizeof m->id);
-        rc = gen_start(&a->env, r, &ask, &format, m, &waiting, &e);
-        if (rc) {
-            message_free(m);
-        } else if (stream) {
-            web_stream(r, 200, OAI_SSE);
-        }
     }
-    if (rc == ERR_BUSY) {
-        oai_busy(a, r, waiting, &e);
-    } else if (rc) {
-        oai_fail_err(a, r, &e);
+    if (!rc && counting) {
+        count_tokens(a, r, &ask);
+        gen_ask_free(&ask);
+    } else {
+        oai_begin(a, r, rc, &ask, &format, m, stream, &e);
     }
-    gen_ask_free(&ask);
     pyjson_free(d);
 }

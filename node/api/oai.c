@@ -125,32 +125,6 @@ void oai_fail(struct oai *a, struct web_req *r, int status, const char *code, co
     oai_reply(a, r, status, oai_error_json(anthropic(r), status, code, text));
 }
 
-void oai_fail_err(struct oai *a, struct web_req *r, const struct err *e)
-{
-    int status = oai_status(e);
-    const char *code = e->code == ERR_NOTFOUND      ? "model_not_found"
-                       : e->code == ERR_UNSUPPORTED ? "unsupported"
-                       : e->code == ERR_TIMEOUT     ? "deadline_exceeded"
-                       : status == 503              ? "stopping"
-                       : status >= 500              ? "internal_error"
-                                                    : "invalid_request";
-    oai_fail(a, r, status, code, e->msg);
-}
-
-void oai_busy(struct oai *a, struct web_req *r, size_t waiting, const struct err *e)
-{
-    struct engine_stats s;
-    char text[24];
-    engine_get_stats(a->m.engine, &s);
-    /* a place is free when the shortest of those that run is through: a guess from what answers
-     * took lately, at most a minute */
-    double per = s.decode_tok_s > 0 ? 64 / s.decode_tok_s : 5;
-    double wait = per * (double)(waiting ? 1 : 1);
-    snprintf(text, sizeof text, "%d", wait < 1 ? 1 : wait > 60 ? 60 : (int)wait);
-    web_add_header(r, "Retry-After", text);
-    oai_fail(a, r, 429, "queue_full", e->msg);
-}
-
 /* ---- streams ---- */
 
 bool oai_sse(struct web_req *r, const char *event, json_t *v)

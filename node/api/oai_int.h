@@ -35,8 +35,6 @@ void oai_fail_err(struct oai *a, struct web_req *r, const struct err *e);
 int oai_status(const struct err *e); /* HTTP status of an error */
 /* The error as a JSON object, as it stands in a stream. The caller owns it. */
 json_t *oai_error_json(bool anthropic, int status, const char *code, const char *text);
-/* The queue is full: 429 with Retry-After. */
-void oai_busy(struct oai *a, struct web_req *r, size_t waiting, const struct err *e);
 
 /* ---- answers ---- */
 
@@ -47,6 +45,20 @@ bool oai_sse_comment(struct web_req *r, const char *fmt, ...) __attribute__((for
 /* The comments of waiting and prefill; does nothing for other events. */
 void oai_sse_waiting(struct web_req *r, const struct gen_event *ev);
 json_t *oai_text(const char *s, size_t n); /* valid UTF-8 */
+
+/* ---- ends (ends.c) ---- */
+
+/* The last step of an endpoint. rc 0: begin a generation for the format's ctx (NULL: there was no
+ * memory for it), with a stream's headers at once; else, and when that fails, answer what *e says
+ * (429 with Retry-After when the queue is full). ctx is the format's or freed, *ask is empty. */
+void oai_begin(struct oai *a, struct web_req *r, int rc, struct gen_ask *ask,
+               const struct gen_format *format, void *ctx, bool stream, struct err *e);
+/* OpenAI's streams of chunks: "[DONE]", or the error; then nothing more. */
+void oai_sse_done(struct web_req *r);
+void oai_sse_fail(struct web_req *r, const struct err *e);
+const char *oai_finish_word(enum gen_finish f);
+json_t *oai_usage_json(const struct gen_usage *u); /* without details of the answer's tokens */
+
 /* The sentence of an error, made valid. */
 json_t *oai_message(const char *text);
 

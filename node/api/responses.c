@@ -365,7 +365,7 @@ void oai_responses(struct oai *a, struct web_req *r)
     struct pyjson_doc *d = NULL;
     struct err e = {0};
     struct gen_ask ask = {0};
-    size_t waiting = 0, n;
+    size_t n;
     const char *body = web_body(r, &n);
     bool stream = false;
     int rc = oai_body(r, &d, &e);
@@ -379,21 +379,11 @@ void oai_responses(struct oai *a, struct web_req *r)
         p->echo = echo_of(body, n);
         buf_init(&p->text, WEB_BODY_MAX);
         ids_make("resp_", 32, p->id, sizeof p->id);
-        rc = p->echo ? gen_start(&a->env, r, &ask, &format, p, &waiting, &e)
-                     : err_set(&e, ERR_NOMEM, "out of memory");
-        if (rc) {
+        if (!p->echo) {
             response_free(p);
-        } else if (stream) {
-            web_stream(r, 200, OAI_SSE);
+            p = NULL;
         }
-    } else if (!rc) {
-        rc = err_set(&e, ERR_NOMEM, "out of memory");
     }
-    if (rc == ERR_BUSY) {
-        oai_busy(a, r, waiting, &e);
-    } else if (rc) {
-        oai_fail_err(a, r, &e);
-    }
-    gen_ask_free(&ask);
+    oai_begin(a, r, rc, &ask, &format, p, stream, &e);
     pyjson_free(d);
 }

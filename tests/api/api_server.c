@@ -3,13 +3,15 @@
  * until its standard input ends.
  *
  *   api_server MODEL [--script TEXT-FILE] [--key KEY] [--batch N] [--queue N] [--keep DIR]
- *                    [--chunk N] [--script-bytes yes]
+ *                    [--chunk N] [--script-bytes yes] [--say MS] [--slow MS]
  *
  * --script: every answer is made of the tokens of this text (special spellings are tokens), through
  * the ordinary path of sampler, grammar, parser and formats; --script-bytes (before it): each other
  * byte is a token of its own. While no request is under way, a line "script CUT TEXT-FILE" on
  * standard input takes another text, and answers "ok": CUT n makes tokens of n bytes at most, @i
- * cuts between two tokens at byte i, 0 leaves them as the tokenizer makes them. */
+ * cuts between two tokens at byte i, 0 leaves them as the tokenizer makes them.
+ * --say: time between signs of life. --slow: so much longer takes each layer, as if it were read.
+ */
 #include "node/api/oai_int.h"
 #include "node/text/tok_utf8.h"
 #include "tests/infer/rig.h"
@@ -28,7 +30,18 @@ struct server {
     struct engine *g;
     struct oai *a;
     struct tok_ids script;
+    unsigned slow_ms, layer;
 };
+
+static int progress(void *ctx, const struct infer_progress *p)
+{
+    struct server *s = ctx;
+    if (s->slow_ms && p->layer != s->layer) {
+        s->layer = p->layer;
+        usleep(s->slow_ms * 1000);
+    }
+    return engine_progress(&s->tap, p);
+}
 
 static void die(const struct err *e)
 {
@@ -41,7 +54,7 @@ static void open_model(struct server *s, const char *model, struct err *e)
     struct buf ranks, config;
     buf_init(&ranks, TOK_MAX_FILE);
     buf_init(&config, TOK_MAX_CONFIG);
-    struct rig_opts ro = {.model = model, .progress = engine_progress, .progress_ctx = &s->tap};
+    struct rig_opts ro = {.model = model, .progress = progress, .progress_ctx = s};
     if (rig_open(&s->rig, &ro, e)) {
         die(e);
     }
@@ -192,6 +205,10 @@ int main(int argc, char **argv)
             eo.batch = (uint32_t)strtoul(v, NULL, 10);
         } else if (!strcmp(o, "--queue")) {
             eo.queue = (uint32_t)strtoul(v, NULL, 10);
+        } else if (!strcmp(o, "--say")) {
+            eo.say_ms = (uint32_t)strtoul(v, NULL, 10);
+        } else if (!strcmp(o, "--slow")) {
+            s.slow_ms = (unsigned)strtoul(v, NULL, 10);
         } else if (!strcmp(o, "--keep")) {
             eo.keep_dir = v;
             eo.keep_disk = (uint64_t)1 << 30;

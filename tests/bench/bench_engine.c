@@ -257,7 +257,7 @@ static struct cost one_turn(struct eng *x, const uint32_t *ids, size_t n, size_t
     return s;
 }
 
-static struct cost bare_turn(struct eng *x, struct infer_state **st, const uint32_t *ids,
+static struct cost bare_turn(struct infer *f, struct infer_state **st, const uint32_t *ids,
                              size_t from, size_t n, float *logits)
 {
     struct infer_row rows[512];
@@ -269,7 +269,7 @@ static struct cost bare_turn(struct eng *x, struct infer_state **st, const uint3
     for (size_t i = from; i < n; i++) {
         rows[k++] = (struct infer_row){next, ids[i], i + 1 == n};
     }
-    assert_int_equal(infer_forward(x->rig.f, rows, k, logits, &e), 0);
+    assert_int_equal(infer_forward(f, rows, k, logits, &e), 0);
     s = since(s);
     infer_state_free(*st);
     *st = next;
@@ -297,16 +297,18 @@ static int keeping(const char *model)
     make_prompt(ids, most, V);
     size_t reused;
     struct cost first = one_turn(&x, ids, FIRST, &reused, hex), kept = {0, 0}, bare = {0, 0};
+    struct rig alone; /* the engine's infer is its own thread's */
     struct infer_state *st;
     struct err e = {0};
-    assert_int_equal(infer_state_new(x.rig.f, &st, &e), 0);
+    assert_int_equal(rig_open(&alone, &ro, &e), 0);
+    assert_int_equal(infer_state_new(alone.f, &st, &e), 0);
     for (size_t at = 0; at < FIRST - 4; at += 256) {
         struct infer_row rows[256];
         size_t k = FIRST - 4 - at < 256 ? FIRST - 4 - at : 256;
         for (size_t i = 0; i < k; i++) {
             rows[i] = (struct infer_row){st, ids[at + i], false};
         }
-        assert_int_equal(infer_forward(x.rig.f, rows, k, NULL, &e), 0);
+        assert_int_equal(infer_forward(alone.f, rows, k, NULL, &e), 0);
     }
     size_t from = FIRST - 4;
     for (int i = 1; i <= TURNS; i++) { /* interleaved, the order changing */
@@ -315,10 +317,10 @@ static int keeping(const char *model)
             add(&kept, one_turn(&x, ids, n, &reused, hex));
         }
         /* the bare run ends where the next turn's kept state lies, and one token later */
-        add(&bare, bare_turn(&x, &st, ids, from, n - 4, logits));
+        add(&bare, bare_turn(alone.f, &st, ids, from, n - 4, logits));
         struct infer_state *tail = NULL;
         assert_int_equal(infer_state_copy(st, &tail, &e), 0);
-        add(&bare, bare_turn(&x, &tail, ids, n - 4, n, logits));
+        add(&bare, bare_turn(alone.f, &tail, ids, n - 4, n, logits));
         infer_state_free(tail);
         if (!(i % 2)) {
             add(&kept, one_turn(&x, ids, n, &reused, hex));
@@ -334,6 +336,7 @@ static int keeping(const char *model)
     infer_state_free(st);
     free(ids);
     free(logits);
+    rig_close(&alone);
     eng_close(&x);
     return more > 0.02;
 }

@@ -16,7 +16,7 @@ export async function serve(options = {}) {
     writeFileSync(file, options.script);
     args.push('--script', file);
   }
-  for (const name of ['key', 'batch', 'queue', 'keep', 'chunk']) {
+  for (const name of ['key', 'batch', 'queue', 'keep', 'chunk', 'say', 'slow']) {
     if (options[name] !== undefined) args.push('--' + name, String(options[name]));
   }
   const child = spawn(program, args, { stdio: ['pipe', 'pipe', 'inherit'] });
