@@ -119,7 +119,7 @@ static enum fetch_prio highest(const struct flight *fl)
 
 static void update(struct fetch *f, struct flight *fl)
 {
-    bool others = false;
+    bool others = fl->asked;
     fl->peers_only = true;
     fl->own = false;
     for (struct link *l = fl->wants.next; l != &fl->wants; l = l->next) {
@@ -134,6 +134,13 @@ static void update(struct fetch *f, struct flight *fl)
             link_add(flight_queue(f, fl), &fl->all);
         }
     }
+}
+
+void flight_asked(struct fetch *f, struct flight *fl)
+{
+    fl->asked = true;
+    update(f, fl);
+    f->dirty = true;
 }
 
 static void set_prio(struct fetch *f, struct flight *fl, enum fetch_prio p)

@@ -94,22 +94,22 @@ struct flight {
     uint64_t size;
     uint32_t n; /* chunks */
     enum fetch_prio prio;
-    bool begun, ended;           /* ended: only `done` calls are left */
-    bool origin_wanted;          /* the origin takes part from now on */
-    bool origin_failed;          /* for good, see r.err */
-    bool conflict;               /* members contradict each other: only the origin counts */
-    bool disputed;               /* the same without an origin: two members must agree */
-    bool known;                  /* its digest is known, and not by one member's word alone */
-    uint8_t expects;             /* enum basis: what `expect` rests on; none: nothing is known */
-    uint8_t expect[SHA256_SIZE]; /* its digest, by statements or a manifest */
-    bool own;                    /* somebody wants it as fetch_want_opts.own */
-    bool peers_only, others;     /* others: wanted for other nodes, too */
-    enum how how;                /* with origin_wanted */
-    enum room room;              /* when begun */
-    struct source *via;          /* HOW_LEASE: the member that fetches it */
-    uint64_t via_since;          /* HOW_LEASE */
-    uint64_t lease_retry;        /* HOW_LEASE: not asked again before */
-    uint64_t take_at;            /* HOW_SELF out of order: when to say so again, 0: in order */
+    bool begun, ended;              /* ended: only `done` calls are left */
+    bool origin_wanted;             /* the origin takes part from now on */
+    bool origin_failed;             /* for good, see r.err */
+    bool conflict;                  /* members contradict each other: only the origin counts */
+    bool disputed;                  /* the same without an origin: two members must agree */
+    bool known;                     /* its digest is known, and not by one member's word alone */
+    uint8_t expects;                /* enum basis: what `expect` rests on; none: nothing is known */
+    uint8_t expect[SHA256_SIZE];    /* its digest, by statements or a manifest */
+    bool own;                       /* somebody wants it as fetch_want_opts.own */
+    bool peers_only, others, asked; /* others: wanted for other nodes, too; asked: by one */
+    enum how how;                   /* with origin_wanted */
+    enum room room;                 /* when begun */
+    struct source *via;             /* HOW_LEASE: the member that fetches it */
+    uint64_t via_since;             /* HOW_LEASE */
+    uint64_t lease_retry;           /* HOW_LEASE: not asked again before */
+    uint64_t take_at;               /* HOW_SELF out of order: when to say so again, 0: in order */
     struct link wants;
     struct storage_put *put;
     struct fchunk *c; /* [n] when begun */
@@ -340,6 +340,7 @@ static inline struct link *flight_queue(struct fetch *f, const struct flight *fl
 void fetch_enter(struct fetch *f);
 void fetch_leave(struct fetch *f);
 struct flight *fetch_find(const struct fetch *f, struct object_key k);
+void flight_asked(struct fetch *f, struct flight *fl); /* another node waits for it */
 void fetch_hash_out(struct fetch *f, struct flight *fl);
 /* Get the memory and the storage's room; 0, ERR_BUSY (later) or another error (it has ended). */
 int flight_begin(struct fetch *f, struct flight *fl);

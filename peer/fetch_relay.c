@@ -92,14 +92,14 @@ static bool keeps(const struct fetch *f, const struct flight *fl)
     const struct source *s = fl->via;
     const struct fmember *m = member_of(fl, s);
     return s->leases && s->rec->banned_until <= f->now && !fl->conflict && !fl->peers_only &&
-           !(m && (m->excluded || m->no_lease));
+           !fl->own && !s->rec->disbelieved && !(m && (m->excluded || m->no_lease));
 }
 
 /* May this member be asked for the object by lease, now? */
 static bool able(const struct fetch *f, const struct flight *fl, const struct source *s)
 {
     const struct fmember *m = member_of(fl, s);
-    return s->leases && s->works && s->rec->banned_until <= f->now &&
+    return s->leases && s->works && !s->rec->disbelieved && s->rec->banned_until <= f->now &&
            s->rec->lease_pause <= f->now && !have_test(&s->have, fl->key) &&
            !record_is_bad(s->rec, fl->key) &&
            (m ? !m->excluded && !m->no_lease : fl->n_members < FETCH_MEMBERS_MAX);
@@ -113,7 +113,12 @@ struct pick {
 static struct pick choose(const struct fetch *f, const struct flight *fl)
 {
     struct pick p = {NULL, plan_origin_usable(f, fl), false};
-    if (!f->o.leases || fl->conflict || fl->peers_only || f->busy_until > f->now) {
+    if (!f->o.leases || !f->o.ops.origin_get || fl->conflict || fl->peers_only ||
+        f->busy_until > f->now) {
+        return p; /* without any origin (--offline) nothing is downloaded on its behalf either */
+    }
+    if (fl->own) {
+        p.out = f->n_peers > 0;
         return p;
     }
     const struct taken *t = taken_find(f, fl->key);
@@ -525,6 +530,9 @@ uint32_t fetch_on_ask(struct fetch *f, uint32_t peer, struct object_key k, uint3
     } else if (fl && fl->how == HOW_LEASE && fl->via == s) {
         no = FETCH_REFUSE_ORIGIN;
         *retry_ms = AGAIN_MS;
+    }
+    if (!no && fl) {
+        flight_asked(f, fl);
     }
     fetch_leave(f);
     return no;

@@ -99,7 +99,7 @@ void link_send_hello(struct plink *l, bool full)
     struct mesh *m = l->m;
     static uint8_t none[WIRE_SESSION];
     static uint32_t features[] = {SHOAL__FEATURE__FEATURE_RENEW, SHOAL__FEATURE__FEATURE_QUESTIONS,
-                                  SHOAL__FEATURE__FEATURE_PLACE,
+                                  SHOAL__FEATURE__FEATURE_RELAY, SHOAL__FEATURE__FEATURE_PLACE,
                                   SHOAL__FEATURE__FEATURE_STATEMENTS};
     Shoal__Hello h = SHOAL__HELLO__INIT;
     Shoal__Frame f = SHOAL__FRAME__INIT;

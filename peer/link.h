@@ -65,6 +65,7 @@ struct plink {
     uint32_t version, numerics;
     bool model_same, has_model, origin_works;
     bool said_model;        /* our last hello had the model */
+    bool leases;            /* its feature of leases */
     bool renews, answers;   /* its features: a further Hello, questions */
     bool places, has_place; /* its feature: homes; it has said what it keeps, last: */
     uint64_t place_seq;

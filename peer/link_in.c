@@ -36,8 +36,9 @@ static void take_hello(struct plink *l, const Shoal__Hello *h)
     codec_clean(h->software, l->software, WIRE_NAME_MAX);
     codec_clean(h->name, l->name, WIRE_NAME_MAX);
     l->renews = l->answers = l->words = false;
-    l->places = false;
+    l->places = l->leases = false;
     for (size_t i = 0; i < h->n_optional; i++) {
+        l->leases |= h->optional[i] == SHOAL__FEATURE__FEATURE_RELAY;
         l->places |= h->optional[i] == SHOAL__FEATURE__FEATURE_PLACE;
         l->renews |= h->optional[i] == SHOAL__FEATURE__FEATURE_RENEW;
         l->answers |= h->optional[i] == SHOAL__FEATURE__FEATURE_QUESTIONS;
@@ -67,6 +68,7 @@ static void share(struct plink *l)
     }
     mesh_place_up(l);
     mesh_words_up(l);
+    mesh_lease_up(l);
 }
 
 static void share_from_now(struct plink *l)
@@ -416,6 +418,12 @@ static void on_transfer(struct plink *l, const Shoal__Frame *f, const struct fra
         break;
     case SHOAL__FRAME__KIND_BAD_CHUNK:
         on_bad_chunk(l, f->bad_chunk);
+        break;
+    case SHOAL__FRAME__KIND_ORIGIN_STATE:
+        mesh_on_origin_state(l, f->origin_state);
+        break;
+    case SHOAL__FRAME__KIND_LEASE_TAKE:
+        mesh_on_lease_take(l, f->lease_take);
         break;
     case SHOAL__FRAME__KIND_PLACE:
     case SHOAL__FRAME__KIND_WARM:

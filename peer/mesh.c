@@ -169,6 +169,7 @@ static void on_tick(uv_timer_t *t)
     }
     mesh_files_tick(m, now);
     mesh_key_tick(m, now);
+    mesh_lease_tick(m);
     mesh_words_tick(m, now);
     if (!m->closing && now >= m->look_at) {
         mesh_look_now(m);

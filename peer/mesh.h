@@ -192,6 +192,10 @@ struct mesh_model {
     const char *(*name_of)(void *ctx, struct object_key k, char *buf, size_t n);
     void *ctx;
     const struct mesh_words *words; /* copied; NULL: statements are neither taken nor given */
+    /* Another member waits for this object, which is to be fetched for it: ask for it (by
+     * mesh_fetch, sooner or later) and keep it. Called again with a higher priority, too. Nonzero:
+     * this node cannot keep it. NULL: the mesh asks for it itself. On the LAN thread. */
+    int (*wanted)(void *ctx, struct object_key k, enum fetch_prio prio);
 };
 int mesh_set_model(struct mesh *m, const struct mesh_model *model, struct err *e);
 
@@ -232,6 +236,8 @@ int mesh_have_changed(struct mesh *m, const struct object_key *added, size_t n_a
 int mesh_origin_data(struct mesh *m, uint64_t id, uint32_t chunk, void *p, size_t n,
                      const uint8_t *sha256);
 void mesh_origin_fail(struct mesh *m, uint64_t id, uint64_t retry_ms, const struct err *e);
+/* It has asked to be left alone for so long (Retry-After): that holds for all members. */
+void mesh_origin_busy(struct mesh *m, uint64_t ms);
 /* Is it usable, and what was measured (0: not known)? Told to peers at the next hello. */
 void mesh_origin_state(struct mesh *m, bool up, double bytes_s, double latency_s);
 

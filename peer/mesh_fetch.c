@@ -46,6 +46,7 @@ static int op_get(void *ctx, uint32_t peer, const struct fetch_get *g)
     x.priority = (Shoal__Priority)g->prio;
     x.deadline_ms = g->deadline_ms;
     x.want_digests = g->want_digests;
+    x.relay = g->relay;
     f.kind_case = SHOAL__FRAME__KIND_GET;
     f.get = &x;
     return link_send(l, &f, TLS_CONTROL);
@@ -183,6 +184,7 @@ int mesh_fetch_open(struct mesh *m, struct err *e)
     f.give_up_ms = m->o.give_up_ms;
     f.name_of = m->o.name_of;
     f.name_ctx = m->name_ctx;
+    mesh_lease_ops(m, &f);
     return fetch_open(&f, &m->fetch, e);
 }
 
@@ -239,6 +241,7 @@ static void note_fetch(struct mesh *m, struct note *n)
     o.prio = w->o.prio;
     o.deadline_ns = w->o.deadline_ms ? clock_ns() + w->o.deadline_ms * MS_NS : 0;
     o.peers_only = w->o.peers_only;
+    o.others = m->serve && serve_lease_waits(m->serve, w->key);
     o.own = w->o.own;
     o.done = on_done;
     o.ctx = w;
@@ -372,6 +375,9 @@ static void note_have(struct mesh *m, struct note *n)
     }
     for (size_t i = 0; i < x->n_added + x->n_removed; i++) {
         r |= i < x->n_added ? held_add(m->held, x->k[i]) : held_remove(m->held, x->k[i]);
+        if (i < x->n_added && m->serve) {
+            serve_lease_held(m->serve, x->k[i]);
+        }
     }
     if (r) {
         mesh_log_once(m, "no memory to tell peers of everything that is held here");
@@ -492,6 +498,7 @@ static void note_origin_state(struct mesh *m, struct note *n)
         m->origin_latency = x->latency;
     }
     mesh_fetch_origin(m);
+    mesh_lease_tick(m);
     if (m->disco) {
         disco_outside(m->disco, x->up);
     }

@@ -8,6 +8,7 @@
  *   mesh_dial.c    discovery, dialling, what discovery is told
  *   mesh_member.c  who is believed, rosters, doubles, admitting guests
  *   mesh_status.c  reports
+ *   mesh_lease.c   one download for all
  *   mesh_model.c   a model that comes while the mesh runs
  *   mesh_file.c    small files from members; mesh_give.c: and for them
  *   mesh_verify.c  prompts that members run for each other
@@ -128,7 +129,9 @@ struct mesh {
     uv_timer_t tick, fetch_timer, dial_timer, have_timer, close_timer;
     uint64_t opened_at, look_at, dial_due;
     bool origin_up;
-    double origin_rate, origin_latency; /* as told, 0: not known */
+    bool said_works, said_busy; /* of the origin, to members */
+    int (*wanted)(void *ctx, struct object_key k, enum fetch_prio prio); /* ctx: name_ctx */
+    double origin_rate, origin_latency;                                  /* as told, 0: not known */
     bool asleep, closing, closed, pool_closing;
     int open; /* handles and parts whose close is awaited */
 
@@ -214,6 +217,16 @@ void mesh_place_up(struct plink *l); /* objects flow from now on */
 void mesh_place_news(struct mesh *m);
 void mesh_on_place(struct plink *l, const Shoal__Frame *f); /* Place, Warm, Offer, Kept */
 void mesh_place_close(struct mesh *m);
+
+/* ---- mesh_lease.c ---- */
+void mesh_lease_ops(struct mesh *m, struct fetch_opts *f);
+/* serve_opts.lease; peer: struct plink */
+uint32_t mesh_lease_asked(void *mesh, void *peer, struct object_key k, unsigned prio,
+                          uint32_t *retry_ms);
+void mesh_on_lease_take(struct plink *l, const Shoal__LeaseTake *t);
+void mesh_on_origin_state(struct plink *l, const Shoal__OriginState *s);
+void mesh_lease_up(struct plink *l);  /* objects may flow */
+void mesh_lease_tick(struct mesh *m); /* tell of the origin whoever is to hear it */
 
 /* ---- mesh_fetch.c ---- */
 int mesh_fetch_open(struct mesh *m, struct err *e);

@@ -12,8 +12,14 @@
 
 int mesh_model_start(struct mesh *m, struct err *e)
 {
-    struct serve_opts s = {m->o.storage,          m->o.storage_ctx, m->o.out_bytes_s,
-                           m->o.out_peer_bytes_s, m->o.yield_ms,    m->o.ctx};
+    struct serve_opts s = {.storage = m->o.storage,
+                           .storage_ctx = m->o.storage_ctx,
+                           .bytes_s = m->o.out_bytes_s,
+                           .peer_bytes_s = m->o.out_peer_bytes_s,
+                           .yield_ms = m->o.yield_ms,
+                           .ctx = m->o.ctx};
+    s.lease = m->o.no_features ? NULL : mesh_lease_asked;
+    s.lease_ctx = m;
     int r = mesh_fetch_open(m, e);
     if (r) {
         return r;
@@ -68,6 +74,7 @@ static void note_model(struct mesh *m, struct note *n)
     m->o.numerics_version = a->numerics_version;
     m->o.name_of = a->name_of;
     m->name_ctx = a->ctx;
+    m->wanted = a->wanted;
     memcpy(m->o.model_root, a->root, SHA256_SIZE);
     m->o.origin = NULL;
     if (a->origin) {

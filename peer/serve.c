@@ -40,7 +40,7 @@ void serve_refuse_get(struct serve_peer *p, uint64_t id, int reason, uint32_t re
     serve_refuse(p->c, id, reason, retry_ms, late ? serve_tls_prio(prio) : TLS_CONTROL);
 }
 
-static int send_digests(struct serve_peer *p, struct serve_job *j)
+int serve_send_digests(struct serve_peer *p, struct serve_job *j)
 {
     Shoal__Digests d = SHOAL__DIGESTS__INIT;
     Shoal__Frame f = SHOAL__FRAME__INIT;
@@ -83,22 +83,56 @@ bool serve_get_open(const struct serve_peer *p, uint64_t id)
             }
         }
     }
-    return false;
+    return serve_lease_open(p, id);
+}
+
+static void unlink_job(struct serve_peer *p, unsigned q, struct serve_job **l)
+{
+    struct serve_job *j = *l;
+    *l = j->next;
+    if (!*l) {
+        p->tail[q] = l;
+    }
+    p->n_jobs--;
+    if (j->block) {
+        serve_block_unref(j->block);
+    }
+    free(j);
+}
+
+void serve_job_end(struct serve_peer *p, struct serve_job *j)
+{
+    for (struct serve_job **l = &p->jobs[j->prio]; *l; l = &(*l)->next) {
+        if (*l == j) {
+            unlink_job(p, j->prio, l);
+            return;
+        }
+    }
+}
+
+int serve_job_add(struct serve_peer *p, const struct serve_job *x)
+{
+    struct serve_job *j = malloc(sizeof *j);
+    if (!j) {
+        return ERR_NOMEM;
+    }
+    *j = *x;
+    j->next = NULL;
+    *p->tail[j->prio] = j;
+    p->tail[j->prio] = &j->next;
+    p->n_jobs++;
+    return 0;
 }
 
 void serve_drop(struct serve_peer *p, uint64_t id)
 {
+    serve_lease_drop(p, id);
     for (unsigned q = 0; q < SERVE_PRIOS; q++) {
-        for (struct serve_job **l = &p->jobs[q]; *l; l = &(*l)->next) {
+        for (struct serve_job **l = &p->jobs[q]; *l;) {
             if ((*l)->id == id) {
-                struct serve_job *j = *l;
-                *l = j->next;
-                if (!*l) {
-                    p->tail[q] = l;
-                }
-                p->n_jobs--;
-                free(j);
-                return;
+                unlink_job(p, q, l);
+            } else {
+                l = &(*l)->next;
             }
         }
     }
@@ -143,11 +177,11 @@ void serve_peer_remove(struct serve_peer *p)
     struct serve *s = p->s;
     for (unsigned q = 0; q < SERVE_PRIOS; q++) {
         while (p->jobs[q]) {
-            struct serve_job *j = p->jobs[q];
-            p->jobs[q] = j->next;
-            free(j);
+            unlink_job(p, q, &p->jobs[q]);
         }
     }
+    serve_lease_drop_all(p);
+    s->n_lease_peers -= p->takes_leases;
     for (struct serve_piece *x = p->pieces; x; x = x->next) {
         x->p = NULL; /* not unlinked by piece_free then; the list is gone */
     }
@@ -198,11 +232,13 @@ int serve_on_get(struct serve_peer *p, const Shoal__Get *g, struct err *e)
     }
     int why = 0;
     uint32_t retry = 0;
-    if (p->n_jobs >= SERVE_GETS_MAX) {
+    bool known = o->storage->size(o->storage_ctx, x.key, &x.size);
+    bool lease = known && g->relay && o->lease && p->takes_leases &&
+                 !o->storage->have(o->storage_ctx, x.key);
+    if (p->n_jobs + p->n_leases >= SERVE_GETS_MAX) {
         why = SHOAL__REFUSE_REASON__REFUSE_TOO_MANY;
         retry = 500;
-    } else if (!o->storage->size(o->storage_ctx, x.key, &x.size) ||
-               !o->storage->have(o->storage_ctx, x.key)) {
+    } else if (!known || (!lease && !o->storage->have(o->storage_ctx, x.key))) {
         why = SHOAL__REFUSE_REASON__REFUSE_NOT_HELD;
     } else if (x.end > storage_chunks(x.size)) {
         why = SHOAL__REFUSE_REASON__REFUSE_RANGE;
@@ -210,12 +246,20 @@ int serve_on_get(struct serve_peer *p, const Shoal__Get *g, struct err *e)
         why = SHOAL__REFUSE_REASON__REFUSE_RATE;
         retry = 1000;
     }
-    if (!why && g->want_digests && send_digests(p, &x)) {
+    if (!why && lease) {
+        why = (int)o->lease(o->lease_ctx, p->user, x.key, x.prio, &retry);
+        if (!why && serve_lease_add(p, &x, g->want_digests)) {
+            why = SHOAL__REFUSE_REASON__REFUSE_BUSY;
+            retry = 1000;
+        }
+        if (!why) {
+            return 0;
+        }
+    } else if (!why && g->want_digests && serve_send_digests(p, &x)) {
         why = SHOAL__REFUSE_REASON__REFUSE_BUSY;
         retry = 1000;
     }
-    struct serve_job *j = why ? NULL : malloc(sizeof *j);
-    if (!why && !j) {
+    if (!why && serve_job_add(p, &x)) {
         why = SHOAL__REFUSE_REASON__REFUSE_BUSY;
         retry = 1000;
     }
@@ -223,10 +267,6 @@ int serve_on_get(struct serve_peer *p, const Shoal__Get *g, struct err *e)
         serve_refuse_get(p, g->id, why, retry, x.prio, g->want_digests);
         return 0;
     }
-    *j = x;
-    *p->tail[j->prio] = j;
-    p->tail[j->prio] = &j->next;
-    p->n_jobs++;
     serve_pump(s);
     return 0;
 }
@@ -271,6 +311,7 @@ int serve_open(uv_loop_t *loop, const struct serve_opts *o, struct serve **out, 
     s->o = *o;
     s->loop = loop;
     s->ready_tail = &s->ready;
+    s->kept_tail = &s->kept;
     if (uv_async_init(loop, &s->async, serve_on_async)) {
         pthread_mutex_destroy(&s->mu);
         free(s);
@@ -345,6 +386,7 @@ void serve_close(struct serve *s, void (*closed)(void *ctx), void *ctx)
     s->closing = true;
     s->closed = closed;
     s->closed_ctx = ctx;
+    serve_lease_close(s);
     serve_take_ready(s);
     serve_close_if_idle(s);
 }

@@ -20,6 +20,8 @@
 #define SERVE_PRIOS 3      /* 0 background, 1 prefetch, 2 demand */
 #define SERVE_REASONS 11   /* of RefuseReason */
 
+#define SERVE_BLOCKS_MAX (64u << 20) /* bytes of chunks kept for leases */
+
 struct serve;
 struct serve_peer;
 
@@ -30,6 +32,11 @@ struct serve_opts {
     /* As mesh_opts.yield_ms; may be NULL. */
     unsigned (*yield_ms)(void *ctx, unsigned prio);
     void *ctx;
+    /* A peer (by its user pointer) asks by Get.relay for what is not held. 0: it is being fetched,
+     * serve_lease_* follow; else a RefuseReason, and *retry_ms. NULL: never. */
+    uint32_t (*lease)(void *ctx, void *peer, struct object_key k, unsigned prio,
+                      uint32_t *retry_ms);
+    void *lease_ctx;
 };
 
 struct serve_stats {
@@ -55,6 +62,8 @@ void serve_get_stats(const struct serve *s, struct serve_stats *out);
 /* The connection is open and stays so until serve_peer_remove, which is called before its on_close
  * returns. */
 struct serve_peer *serve_peer_add(struct serve *s, struct tls_conn *c);
+/* It may ask by lease. */
+void serve_peer_leases(struct serve_peer *p, void *user);
 void serve_peer_remove(struct serve_peer *p);
 void serve_peer_get_stats(const struct serve_peer *p, struct serve_peer_stats *out);
 
@@ -64,6 +73,21 @@ void serve_on_cancel(struct serve_peer *p, uint64_t id);
 int serve_on_credit(struct serve_peer *p, uint64_t bytes, struct err *e);
 /* tls_conn_cb.on_drain */
 void serve_on_drain(struct serve_peer *p);
+
+/* ---- leases: chunks that are handed on while they come ---- */
+
+/* A chunk has come (fetch_ops.chunk). It is copied once for all that wait for it; the latest ones
+ * are kept for those that ask in a moment, SERVE_BLOCKS_MAX bytes in all. What does not fit is
+ * given when the object is whole. */
+void serve_lease_chunk(struct serve *s, struct object_key k, uint64_t size, uint32_t chunk,
+                       const uint8_t *p, size_t n, const uint8_t sha[SHA256_SIZE], enum basis b);
+/* The object is held now: what is still missing comes from the storage. */
+void serve_lease_held(struct serve *s, struct object_key k);
+/* It is not coming. */
+void serve_lease_end(struct serve *s, struct object_key k, int reason, uint32_t retry_ms);
+bool serve_lease_waits(const struct serve *s, struct object_key k);
+/* Does this peer wait for anything? */
+bool serve_peer_waits(const struct serve_peer *p);
 
 /* Answer a Get with Refuse where nothing is served at all (another model root). */
 int serve_refuse(struct tls_conn *c, uint64_t id, int reason, uint32_t retry_ms,

@@ -63,12 +63,22 @@ static void piece_free(struct serve_piece *x)
     free(x);
 }
 
+/* Its bytes are not needed any more. */
+static void piece_release(struct serve_piece *x)
+{
+    if (x->block) {
+        serve_block_unref(x->block);
+    } else {
+        x->s->o.storage->release(x->s->o.storage_ctx, &x->rd);
+    }
+}
+
 static void piece_sent(void *ctx, const uint8_t *bytes)
 {
     struct serve_piece *x = ctx;
     struct serve *s = x->s;
     (void)bytes;
-    s->o.storage->release(s->o.storage_ctx, &x->rd);
+    piece_release(x);
     piece_free(x);
     if (s->closing) {
         serve_close_if_idle(s);
@@ -101,7 +111,7 @@ static void piece_read(struct serve_piece *x)
         return;
     }
     if (!x->p || x->cancelled) {
-        s->o.storage->release(s->o.storage_ctx, &x->rd);
+        piece_release(x);
         piece_free(x);
         return;
     }
@@ -122,7 +132,7 @@ static void piece_read(struct serve_piece *x)
         if (r != ERR_CANCELLED) {
             piece_failed(x, r);
         }
-        s->o.storage->release(s->o.storage_ctx, &x->rd);
+        piece_release(x);
         piece_free(x);
         return;
     }
@@ -252,8 +262,21 @@ static bool start(struct serve_peer *p, unsigned prio, uint64_t now, uint64_t *w
     bucket_take(&s->limit, n);
     bucket_take(&p->limit, n);
     j->begun = true;
+    x->block = j->block;
+    if (x->block) { /* it is there already */
+        x->block->refs++;
+        x->rd.p = x->block->p;
+        x->rd.n = x->block->n;
+        int code = j->tell ? serve_block_digest(p, j) : 0;
+        serve_job_end(p, j);
+        if (code) {
+            serve_block_unref(x->block);
+        }
+        on_read(&x->rd, code);
+        return true;
+    }
     if (++j->at == j->end) {
-        serve_drop(p, j->id);
+        serve_job_end(p, j);
     }
     s->o.storage->read(s->o.storage_ctx, &x->rd);
     return true;
