@@ -4,6 +4,7 @@
 #include "node/api/messages.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const struct pyjson *field(const struct pyjson *v, const char *name)
@@ -36,8 +37,11 @@ static int put_text(struct buf *b, const struct pyjson *v, const char *sep, cons
                 ? 0
                 : refused(e, where, at, "content: it must be a string or a list of blocks");
     for (size_t i = 0; i < v->count && !r; i++) {
-        const struct pyjson *t = field(v->items[i], "text");
-        if (!pyjson_is(field(v->items[i], "type"), "text") || !t || t->type != PYJSON_STRING) {
+        const struct pyjson *type = field(v->items[i], "type"), *t = field(v->items[i], "text"),
+                            *ref = field(v->items[i], "tool_name");
+        bool tool = pyjson_is(type, "tool_reference"); /* found by a search: its name */
+        t = tool ? ref : t;
+        if (!(tool || pyjson_is(type, "text")) || !t || t->type != PYJSON_STRING) {
             r = refused(e, where, at, "content: only text blocks are supported here");
         } else {
             r = i ? buf_adds(&all, sep) : 0;
@@ -215,11 +219,68 @@ static int put_messages(struct buf *b, const struct pyjson *root, struct err *e)
 
 /* ---- tools and thinking ---- */
 
-static int put_tools(struct buf *b, const struct pyjson *l, struct err *e)
+static int by_text(const void *a, const void *b)
 {
-    int r = l->type == PYJSON_ARRAY ? buf_adds(b, ",\"tools\":[")
-                                    : err_set(e, ERR_ARG, "tools: it must be a list");
+    const struct pyjson *x = *(const struct pyjson *const *)a,
+                        *y = *(const struct pyjson *const *)b;
+    size_t n = x->n < y->n ? x->n : y->n;
+    int c = memcmp(x->s, y->s, n);
+    return c ? c : x->n < y->n ? -1 : x->n > y->n;
+}
+
+/* The names of tools that results refer to, sorted; ones that are deferred are shown from then on.
+ */
+struct found {
+    const struct pyjson **v;
+    size_t n, cap;
+};
+
+static int find_references(const struct pyjson *messages, struct found *f, struct err *e)
+{
+    for (size_t i = 0; i < messages->count; i++) {
+        const struct pyjson *c = field(messages->items[i], "content");
+        for (size_t k = 0; c && c->type == PYJSON_ARRAY && k < c->count; k++) {
+            const struct pyjson *in = field(c->items[k], "content");
+            for (size_t j = 0; in && in->type == PYJSON_ARRAY && j < in->count; j++) {
+                const struct pyjson *name = field(in->items[j], "tool_name");
+                if (!name || name->type != PYJSON_STRING ||
+                    !pyjson_is(field(in->items[j], "type"), "tool_reference")) {
+                    continue;
+                }
+                if (f->n == f->cap) {
+                    size_t cap = f->cap ? 2 * f->cap : 16;
+                    void *p = realloc(f->v, cap * sizeof(void *));
+                    if (!p) {
+                        return err_set(e, ERR_NOMEM, "out of memory");
+                    }
+                    f->v = p;
+                    f->cap = cap;
+                }
+                f->v[f->n++] = name;
+            }
+        }
+    }
+    if (f->n) {
+        qsort(f->v, f->n, sizeof *f->v, by_text);
+    }
+    return 0;
+}
+
+static bool deferred(const struct pyjson *tool, const struct found *f)
+{
+    const struct pyjson *d = field(tool, "defer_loading"), *name = field(tool, "name");
+    return d && d->type == PYJSON_TRUE && name && name->type == PYJSON_STRING &&
+           !(f->n && bsearch(&name, f->v, f->n, sizeof *f->v, by_text));
+}
+
+static int put_tools(struct buf *b, const struct pyjson *l, const struct found *f, struct err *e)
+{
+    bool first = true;
+    int r = l->type == PYJSON_ARRAY ? 0 : err_set(e, ERR_ARG, "tools: it must be a list");
     for (size_t i = 0; i < l->count && !r; i++) {
+        if (deferred(l->items[i], f)) {
+            continue;
+        }
         const struct pyjson *t = l->items[i], *name = field(t, "name"),
                             *d = field(t, "description"), *s = field(t, "input_schema"),
                             *type = field(t, "type"), *strict = field(t, "strict");
@@ -229,9 +290,10 @@ static int put_tools(struct buf *b, const struct pyjson *l, struct err *e)
         if (!name || name->type != PYJSON_STRING || (d && d->type != PYJSON_STRING)) {
             return refused(e, "tools", i, "name: it must be a string");
         }
-        r = buf_adds(b, i ? ",{\"type\":\"function\",\"function\":{"
-                          : "{\"type\":\"function\",\"function\":{");
+        r = buf_adds(b, first ? ",\"tools\":[" : ",");
+        r = r ? r : buf_adds(b, "{\"type\":\"function\",\"function\":{");
         r = r ? r : string_field(b, "name", name);
+        first = false;
         if (!r && d) {
             r = buf_adds(b, ",");
             r = r ? r : string_field(b, "description", d);
@@ -245,7 +307,7 @@ static int put_tools(struct buf *b, const struct pyjson *l, struct err *e)
         }
         r = r ? r : buf_adds(b, "}}");
     }
-    return r ? r : buf_adds(b, "]");
+    return r || first ? r : buf_adds(b, "]");
 }
 
 static int put_choice(struct buf *b, const struct pyjson *c, struct err *e)
@@ -339,9 +401,12 @@ static int put_format(struct buf *b, const struct pyjson *root, struct err *e)
 int messages_as_chat(const struct pyjson *root, struct buf *b, struct err *e)
 {
     const struct pyjson *tools = field(root, "tools"), *choice = field(root, "tool_choice");
+    struct found f = {NULL, 0, 0};
     int r = buf_adds(b, "{\"messages\":");
     r = r ? r : put_messages(b, root, e);
-    r = r ? r : tools && tools->count ? put_tools(b, tools, e) : 0;
+    r = r ? r : find_references(field(root, "messages"), &f, e);
+    r = r ? r : tools && tools->count ? put_tools(b, tools, &f, e) : 0;
+    free(f.v);
     r = r ? r : choice ? put_choice(b, choice, e) : 0;
     r = r ? r : put_thinking(b, root, e);
     r = r ? r : put_format(b, root, e);

@@ -225,6 +225,18 @@ static void test_messages(void **state)
          "\"function\":{\"name\":\"f\",\"description\":\"d\",\"parameters\":{\"type\": "
          "\"object\"}}}],\"tool_choice\":{\"type\":\"function\",\"function\":{\"name\":\"f\"}"
          "}" OFF},
+        /* of tools that are deferred, those that a result refers to */
+        {"{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"tool_result\",\"tool_use_id\":"
+         "\"t\",\"content\":[{\"type\":\"tool_reference\",\"tool_name\":\"g\"}]}]}],\"tools\":[{"
+         "\"name\":\"f\",\"defer_loading\":true},{\"name\":\"g\",\"defer_loading\":true},{\"name\":"
+         "\"h\",\"defer_loading\":false}]}",
+         "{\"messages\":[{\"role\":\"tool\",\"tool_call_id\":\"t\",\"content\":\"g\"}],\"tools\":[{"
+         "\"type\":\"function\",\"function\":{\"name\":\"g\"}},{\"type\":\"function\",\"function\":"
+         "{"
+         "\"name\":\"h\"}}]" OFF},
+        {"{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"tools\":[{\"name\":\"f\","
+         "\"defer_loading\":true}]}",
+         "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]" OFF},
         {"{\"messages\":[]}", "messages: "},
         {"{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image\"}]}]}",
          "messages[0].content: "},
