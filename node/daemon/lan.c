@@ -11,6 +11,7 @@
 #include "node/daemon/node_int.h"
 
 #include "kernels/backend.h"
+#include "node/daemon/wanted.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -35,6 +36,7 @@ struct lan {
     uint32_t n_objects;
     struct slot *late;
     bool live;
+    struct wanted *wanted; /* for other members, NULL: there is no disk */
 
     pthread_mutex_t have_mu;
     bool listed;
@@ -365,6 +367,12 @@ static int origin_get(void *ctx, uint64_t id, struct object_key k, uint32_t firs
     return store_origin_get(((struct lan *)ctx)->st, id, k, first, n, store_of(prio));
 }
 
+/* Another member waits for it. On the LAN thread. */
+static int wanted(void *ctx, struct object_key k, enum fetch_prio prio)
+{
+    return wanted_ask(((struct lan *)ctx)->wanted, k, store_of(prio));
+}
+
 static void origin_cancel(void *ctx, uint64_t id)
 {
     store_origin_cancel(((struct lan *)ctx)->st, id);
@@ -405,6 +413,7 @@ void lan_tick(struct lan *l)
     bool up = false;
     double rate = 0, latency = 0;
     run_late(l);
+    wanted_tick(l->wanted);
     if (store_has_origin(l->st)) {
         store_origin_measured(l->st, &up, &rate, &latency);
         mesh_origin_state(l->mesh, up, rate, latency);
@@ -558,7 +567,9 @@ int lan_open(struct node *n, struct lan **out, struct err *e)
                             .storage_ctx = l,
                             .name_of = name_of,
                             .ctx = l,
+                            .wanted = wanted,
                             .words = words_mesh(n->words)};
+    wanted_open(l->st, &l->wanted, NULL);
     struct mesh_extent *x = extents(m, &mm.n_extents);
     int r = l->slots && x ? 0 : err_set(e, ERR_NOMEM, "out of memory");
     if (!r) {
@@ -598,6 +609,7 @@ void lan_close(struct lan *l)
     store_set_upstream(l->st, NULL);
     store_origin_answer_to(l->st, NULL); /* nobody is in origin_data or origin_fail any more */
     run_late(l);
+    wanted_close(l->wanted);
     pthread_mutex_destroy(&l->mu);
     pthread_mutex_destroy(&l->have_mu);
     free(l->slots);

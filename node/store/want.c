@@ -159,6 +159,26 @@ static struct item *ended(struct store_wants *w, int *code, struct err *why)
     return NULL;
 }
 
+static void give(struct item *x, uint64_t *tag, uint32_t *id)
+{
+    *tag = x->tag;
+    *id = x->w.id;
+    free(x->w.err);
+    free(x);
+}
+
+int store_wants_poll(struct store_wants *w, uint64_t *tag, uint32_t *id, int *code, struct err *why)
+{
+    pthread_mutex_lock(&w->st->mu);
+    struct item *x = w->stop ? NULL : ended(w, code, why);
+    pthread_mutex_unlock(&w->st->mu);
+    if (!x) {
+        return ERR_BUSY;
+    }
+    give(x, tag, id);
+    return 0;
+}
+
 int store_wants_next(struct store_wants *w, uint64_t *tag, uint32_t *id, int *code, struct err *why)
 {
     struct store *st = w->st;
@@ -171,10 +191,7 @@ int store_wants_next(struct store_wants *w, uint64_t *tag, uint32_t *id, int *co
     if (!x) {
         return ERR_CANCELLED;
     }
-    *tag = x->tag;
-    *id = x->w.id;
-    free(x->w.err);
-    free(x);
+    give(x, tag, id);
     return 0;
 }
 

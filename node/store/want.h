@@ -2,7 +2,7 @@
  * want.h: objects brought as far as the disk for somebody who cannot block for each: another
  * process that reads the same cache folder. One thread collects what became of them.
  *
- * Threads: store_wants_next on one thread at a time, the others on any. */
+ * Threads: store_wants_next and _poll on one thread at a time, the others on any. */
 #ifndef SHOAL_NODE_STORE_WANT_H
 #define SHOAL_NODE_STORE_WANT_H
 
@@ -24,6 +24,9 @@ bool store_wants_drop(struct store_wants *w, uint64_t tag);
  * it. Otherwise as store_get, the sentence in *why. Returns ERR_CANCELLED after store_wants_stop.
  */
 int store_wants_next(struct store_wants *w, uint64_t *tag, uint32_t *id, int *code,
+                     struct err *why);
+/* The same without waiting: ERR_BUSY when none has ended. */
+int store_wants_poll(struct store_wants *w, uint64_t *tag, uint32_t *id, int *code,
                      struct err *why);
 void store_wants_stop(struct store_wants *w);
 /* After store_wants_stop, when nobody is in a call; before store_close. NULL is fine. */
