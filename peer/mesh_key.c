@@ -69,8 +69,8 @@ void mesh_on_key_ask(struct plink *l)
     }
     l->key_given_at = now;
     if (keeper_seal(&m->member, &l->inst.id, sealed, &e)) {
-        mesh_log_once(m, "peer %s asked for the shoal's signing key and did not get it: %s",
-                      l->who, e.msg);
+        mesh_log_once(m, "peer %s asked for the shoal's signing key and did not get it: %s", l->who,
+                      e.msg);
         answer(l, NULL, 0, e.msg);
         return;
     }

@@ -280,7 +280,10 @@ int oai_metrics(struct oai *a, struct buf *out)
     static const char *const names[] = {"200", "400", "401", "404", "429", "500"};
     struct web_stats h;
     web_get_stats(a->http, &h);
-    int r = buf_adds(out, "# TYPE shoal_http_answers_total counter\n");
+    int r =
+        buf_adds(out, "# HELP shoal_http_answers_total Answers by status: 401 with 403, 400 and "
+                      "500 with all others of their hundred.\n"
+                      "# TYPE shoal_http_answers_total counter\n");
     for (int i = 0; i < 6 && !r; i++) {
         r = buf_addf(out, "shoal_http_answers_total{status=\"%s\"} %llu\n", names[i],
                      (unsigned long long)atomic_load(&a->answers[i]));
@@ -378,7 +381,10 @@ static void handle(void *ctx, struct web_req *r)
         oai_fail(a, r, 405, "method_not_allowed", text);
         return;
     }
-    snprintf(text, sizeof text, "there is nothing at %.100s", path);
+    snprintf(text, sizeof text,
+             "there is nothing at %.100s; paths are like /v1/chat/completions and /v1/messages: is "
+             "/v1 missing in the client's base URL, or there twice?",
+             path);
     oai_fail(a, r, 404, "unknown_url", text);
 }
 

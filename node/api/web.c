@@ -385,8 +385,12 @@ int web_open(const struct web_opts *o, struct web **out, struct err *e)
         WEB_IDLE_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT, WEB_HEADER_MAX + 2 * WEB_BLOCK,
         MHD_OPTION_END);
     if (!h->d) {
-        r = err_sys(e, errno ? errno : EADDRINUSE, "the API cannot listen on %s port %d", o->host,
-                    o->port);
+        int no = errno ? errno : EADDRINUSE;
+        r = no == EADDRINUSE
+                ? err_set(e, ERR_BUSY,
+                          "the API cannot listen on %s port %d: another program has this port",
+                          o->host, o->port)
+                : err_sys(e, no, "the API cannot listen on %s port %d", o->host, o->port);
     } else {
         make_url(h);
         int t = pthread_create(&h->watcher, NULL, watch_main, h);

@@ -42,7 +42,8 @@ struct command {
     const struct opt_group *groups;
     size_t n_groups;
     unsigned min_args, max_args;
-    size_t size; /* of the struct of its options; begins with struct common_opts */
+    const char *no_args; /* what one too many was perhaps meant to be; may be NULL */
+    size_t size;         /* of the struct of its options; begins with struct common_opts */
     int (*run)(struct cli *c, const void *opts, int argc, char **argv);
 };
 

@@ -314,7 +314,7 @@ static bool command(struct chat *h, const char *line, bool *quit)
     if (line[0] != '/' || line[1] == '/') {
         return false;
     }
-    if (!strcmp(line, "/quit")) {
+    if (!strcmp(line, "/quit") || !strcmp(line, "/exit")) {
         *quit = true;
     } else if (!strcmp(line, "/reset")) {
         reset(h);
@@ -324,7 +324,8 @@ static bool command(struct chat *h, const char *line, bool *quit)
             cli_note(h->c, "%s", e.msg);
         }
     } else {
-        cli_note(h->c, "there are /reset, /save FILE and /quit; // begins a message with a slash");
+        cli_note(h->c, "there are /reset (a new conversation), /save FILE and /quit; // begins a "
+                       "message with a slash");
     }
     return true;
 }
@@ -355,7 +356,13 @@ static bool next_line(struct chat *h, struct buf *line)
             if (!first) {
                 return false;
             }
-            cli_note(h->c, "%sControl-C once more, or Control-D, ends it", h->prompt ? "\n" : "");
+            if (h->prompt) {
+                put(h, "\n", 1);
+            }
+            cli_note(h->c, "Control-C once more, or Control-D, ends it");
+            if (h->prompt) {
+                put(h, "> ", 2);
+            }
             sig_atomic_t now = interrupts;
             while (interrupts == now && !ended) {
                 struct pollfd p = {STDIN_FILENO, POLLIN, 0};
@@ -386,6 +393,10 @@ static int converse(struct chat *h, struct err *e)
     bool quit = false;
     int r = 0;
     buf_init(&line, INPUT_MAX + 1);
+    if (h->prompt) {
+        cli_note(h->c, "this is %s; Control-C stops an answer, Control-D ends, /help says more",
+                 h->model);
+    }
     while (!quit && !r) {
         if (h->prompt) {
             put(h, "> ", 2);
@@ -543,6 +554,7 @@ static int run(struct cli *c, const void *opts, int argc, char **argv)
 const struct command cmd_chat = {
     .name = "chat",
     .args = "",
+    .no_args = "type the message at its prompt; shoal run --chat TEXT answers a single one",
     .summary = "talk with the model on the terminal",
     .details =
         "Each line is a message; the answer streams, and the conversation is remembered.\n"

@@ -319,6 +319,7 @@ static int run(struct cli *c, const void *opts, int argc, char **argv)
 const struct command cmd_run = {
     .name = "run",
     .args = "",
+    .no_args = "give the text with --chat (a message) or --prompt (to continue)",
     .summary = "answer a prompt",
     .details =
         "Reads a prompt, writes the answer to standard output as it comes, and what happened to\n"

@@ -45,9 +45,7 @@ static const struct opt_group groups[] = {
 
 static int say_ready(struct cli *c, const struct service *v, const struct cli_session *s)
 {
-    cli_note(c,
-             "ready: the API listens at %s and answers once the model is loaded; Control-C ends "
-             "it",
+    cli_note(c, "the API listens at %s, and answers once the model is loaded; Control-C ends it",
              service_url(v));
     return !c->json ? CLI_OK
                     : cli_json(c, json_pack("{s:s, s:s, s:s, s:s, s:i}", "event", "ready", "api",

@@ -47,8 +47,8 @@ static int list(struct cli *c, const char *base, struct err *e)
         return cli_json(c, json_pack("{s:s, s:o}", "folder", base, "models", a));
     }
     for (size_t i = 0; i < n; i++) {
-        printf("model %s: %zu states, %s%s\n", l[i].name, l[i].n, cli_bytes(l[i].bytes, b),
-               l[i].busy ? ", in use" : "");
+        printf("model %s: %zu state%s, %s%s\n", l[i].name, l[i].n, l[i].n == 1 ? "" : "s",
+               cli_bytes(l[i].bytes, b), l[i].busy ? ", in use" : "");
     }
     if (!n) {
         printf("No states are kept in %s.\n", base);
@@ -79,7 +79,8 @@ static int clear(struct cli *c, struct cli_home *h, const char *base, struct err
         return cli_json(
             c, json_pack("{s:I, s:I}", "states", (json_int_t)n, "bytes", (json_int_t)bytes));
     }
-    cli_note(c, "%zu states of conversations deleted, %s", n, cli_bytes(bytes, b));
+    cli_note(c, "%zu state%s of conversations deleted, %s", n, n == 1 ? "" : "s",
+             cli_bytes(bytes, b));
     return CLI_OK;
 }
 
@@ -88,9 +89,10 @@ static int run(struct cli *c, const void *opts, int argc, char **argv)
     const struct states_opts *o = opts;
     struct cli_home h;
     struct err e = {0};
-    bool ls = !strcmp(argv[0], "ls");
+    bool ls = !argc || !strcmp(argv[0], "ls") || !strcmp(argv[0], "list");
     if (!ls && strcmp(argv[0], "clear") != 0) {
-        return cli_usage(c, "states: \"%.40s\" is neither ls nor clear", argv[0]);
+        return cli_usage(c, "states: \"%.40s\" is neither ls (what is kept) nor clear (delete all)",
+                         argv[0]);
     }
     if (o->home.home && o->cache) {
         return cli_usage(c, "give only one of --home and --cache");
@@ -106,7 +108,7 @@ static int run(struct cli *c, const void *opts, int argc, char **argv)
 
 const struct command cmd_states = {
     .name = "states",
-    .args = "ls | clear",
+    .args = "[ls | clear]",
     .summary = "show or delete the states of conversations that are kept on disk",
     .details =
         "What a conversation was read to is kept on disk, so that its next turn needs not be\n"
@@ -116,7 +118,6 @@ const struct command cmd_states = {
     .examples = "  shoal states ls\n  shoal states clear\n",
     .groups = groups,
     .n_groups = sizeof groups / sizeof *groups,
-    .min_args = 1,
     .max_args = 1,
     .size = sizeof(struct states_opts),
     .run = run,

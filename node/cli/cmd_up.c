@@ -237,7 +237,7 @@ static int say_ready(struct up *u, const json_t *st)
     const char *url = u->service ? service_url(u->service) : NULL;
     cli_note(u->c, "ready: node %s, model %s; peers connect to port %d%s%s%s; Control-C ends it",
              brief, u->source.p, port, url ? ", the API listens at " : "", url ? url : "",
-             url ? " and answers once the model is loaded" : "");
+             url ? ", and answers once the model is loaded" : "");
     if (!u->c->json) {
         return CLI_OK;
     }

@@ -77,8 +77,9 @@ static int dispatch(struct cli *c, int argc, char **argv, void *opts)
     }
     if ((unsigned)n < c->cmd->min_args || (unsigned)n > c->cmd->max_args) {
         return (unsigned)n > c->cmd->max_args
-                   ? cli_usage(c, "%s: unexpected argument \"%.100s\"", c->cmd->name,
-                               argv[c->cmd->max_args])
+                   ? cli_usage(c, "%s: unexpected argument \"%.100s\"%s%s", c->cmd->name,
+                               argv[c->cmd->max_args], c->cmd->no_args ? ": " : "",
+                               c->cmd->no_args ? c->cmd->no_args : "")
                    : cli_usage(c, "%s: an argument is missing: %s", c->cmd->name, c->cmd->args);
     }
     return c->cmd->run(c, opts, n, argv);

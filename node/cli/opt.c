@@ -369,7 +369,8 @@ static int wrap(struct buf *out, const char *s, size_t column)
 int opt_help(const struct opt_group *groups, size_t n_groups, struct buf *out)
 {
     for (size_t g = 0; g < n_groups; g++) {
-        int r = buf_addf(out, "\n%s:\n", groups[g].title);
+        /* without a title it goes on with the group before it */
+        int r = groups[g].title[0] ? buf_addf(out, "\n%s:\n", groups[g].title) : 0;
         for (size_t i = 0; !r && i < groups[g].n; i++) {
             const struct opt *o = &groups[g].opts[i];
             size_t before = out->n;

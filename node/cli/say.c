@@ -130,10 +130,11 @@ static void say_tiers(const json_t *s)
            cli_bytes((uint64_t)at(s, "serve", "bytes", NULL), b));
     const json_t *o = json_object_get(t, "origin");
     if (json_is_true(json_object_get(o, "used"))) {
-        printf("origin   %s taken; %s, %s, %.0f retries\n",
-               cli_bytes((uint64_t)number(o, "bytes"), a),
-               json_is_true(json_object_get(o, "answers")) ? "it answers" : "no answer from it yet",
-               rate(number(o, "measured_bytes_s"), c), number(o, "retries"));
+        double measured = number(o, "measured_bytes_s");
+        printf(
+            "origin   %s taken; %s%s%s, %.0f retries\n", cli_bytes((uint64_t)number(o, "bytes"), a),
+            json_is_true(json_object_get(o, "answers")) ? "it answers" : "no answer from it yet",
+            measured < 1 ? "" : ", ", measured < 1 ? "" : rate(measured, c), number(o, "retries"));
     } else {
         printf("origin   not used (--offline)\n");
     }

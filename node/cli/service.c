@@ -382,7 +382,8 @@ static int open_api(struct service *v, const struct service_setup *u, struct err
     if (u->o->think) {
         (void)chat_think_by_name(u->o->think, strlen(u->o->think), &o.think); /* was checked */
     }
-    return oai_open(&o, &v->a, e);
+    int r = oai_open(&o, &v->a, e);
+    return r ? service_api_hint(e) : 0;
 }
 
 int service_open(struct service *v, const struct service_setup *u, struct cli_session *s,

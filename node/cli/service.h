@@ -26,6 +26,8 @@ extern const struct opt service_opts_table[]; /* offsets from a struct service_o
 /* What can be told without opening anything; ERR_ARG. Without `api` the others must not be given.
  */
 int service_opts_check(const struct service_opts *o, struct err *e);
+/* Add to why the API cannot listen which option helps. Returns e->code. */
+int service_api_hint(struct err *e);
 
 /* ---- life ---- */
 

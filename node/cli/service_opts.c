@@ -52,6 +52,26 @@ static int check_name(const char *name, struct err *e)
                          SERVICE_NAME - 1);
 }
 
+/* "*", or scheme://host[:port] as a browser's Origin header has it. */
+static int check_cors(const char *cors, struct err *e)
+{
+    const char *at = strstr(cors, "://");
+    return !strcmp(cors, "*") || (at && at != cors && at[3] && !strchr(at + 3, '/'))
+               ? 0
+               : err_set(e, ERR_ARG,
+                         "--cors %.200s: it must be a page's origin, such as "
+                         "https://app.example.net (no path, no / at the end), or *",
+                         cors);
+}
+
+int service_api_hint(struct err *e)
+{
+    char was[sizeof e->msg];
+    memcpy(was, e->msg, sizeof was);
+    return err_set(e, e->code, "%.400s; --api HOST:PORT names another, such as 127.0.0.1:8081%s",
+                   was, e->code == ERR_BUSY ? "" : " (0.0.0.0: all addresses of this machine)");
+}
+
 int service_opts_check(const struct service_opts *o, struct err *e)
 {
     char host[64];
@@ -86,5 +106,6 @@ int service_opts_check(const struct service_opts *o, struct err *e)
                        "--think %.50s: it must be none, minimal, low, medium, high or max",
                        o->think);
     }
-    return o->model_name ? check_name(o->model_name, e) : 0;
+    int r = o->cors ? check_cors(o->cors, e) : 0;
+    return !r && o->model_name ? check_name(o->model_name, e) : r;
 }

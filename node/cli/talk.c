@@ -188,8 +188,14 @@ static int http_error(struct turn *t, const struct talk_server *s, long status, 
                : status == 404                ? ERR_NOTFOUND
                : status == 503                ? ERR_OFFLINE
                                               : ERR_IO;
-    int r = said ? err_set(e, code, "%.400s", said)
-                 : err_set(e, code, "%s answered with HTTP status %ld", s->url, status);
+    /* what helps here, where the sentence is for the writer of a program */
+    const char *hint =
+        status == 401
+            ? (s->key ? "; the key was taken from the environment variable SHOAL_API_KEY"
+                      : "; shoal chat takes it from the environment variable SHOAL_API_KEY")
+            : "";
+    int r = said ? err_set(e, code, "%.400s%s", said, hint)
+                 : err_set(e, code, "%s answered with HTTP status %ld%s", s->url, status, hint);
     json_decref(v);
     return r;
 }
@@ -228,7 +234,9 @@ static int perform(struct turn *t, const struct talk_server *s, struct err *e)
         *e = t->err;
         r = t->code;
     } else if (!r && result) {
-        r = err_set(e, ERR_IO, "%s: %s", s->url, curl_easy_strerror(result));
+        bool none = result == CURLE_COULDNT_CONNECT || result == CURLE_COULDNT_RESOLVE_HOST;
+        r = err_set(e, ERR_IO, "%s: %s%s", s->url, curl_easy_strerror(result),
+                    none ? "; does shoal serve, or shoal up --api, run there?" : "");
     }
     return r;
 }
@@ -296,7 +304,12 @@ int talk_model(const struct talk_server *s, char *name, size_t cap, struct err *
         r = perform(&t, s, e);
         curl_easy_getinfo(t.h, CURLINFO_RESPONSE_CODE, &status);
     }
-    if (!r && status != 200) {
+    if (!r && status == 404) { /* every such API has this list */
+        r = err_set(e, ERR_NOTFOUND,
+                    "%s answers, but has no API at %s/v1: --url takes the address alone, such as "
+                    "http://127.0.0.1:8080",
+                    s->url, s->url);
+    } else if (!r && status != 200) {
         r = http_error(&t, s, status, e);
     } else if (!r) {
         json_t *v = json_loadb(t.line.p ? t.line.p : "", t.line.n, 0, NULL);

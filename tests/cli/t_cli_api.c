@@ -172,6 +172,13 @@ static void t_key(void **state)
     SPAWN(&r, NULL, "serve", "--api", "here");
     assert_int_equal(r.status, 2);
     spawn_free(&r);
+    const char *const origins[] = {"app.example.net", "https://app.example.net/", "https://"};
+    for (int i = 0; i < 3; i++) { /* no browser sends such a one */
+        SPAWN(&r, NULL, "serve", "--api", "127.0.0.1:0", "--cors", origins[i]);
+        assert_int_equal(r.status, 2);
+        assert_non_null(strstr(r.err.p, "a page's origin"));
+        spawn_free(&r);
+    }
 
     char *api = SERVE(&u, "--api-key-file", file, "--model-name", "mine");
     spawn_await(&u, "can be read by other users");
@@ -187,6 +194,20 @@ static void t_key(void **state)
         assert_true(i == 2 || strstr(q.out.p, "\"mine\""));
         buf_free(&q.out);
     }
+    /* The port is taken, and the key is asked for by the name that this program reads it from. */
+    SPAWN(&r, NULL, "serve", "--api", strstr(api, "://") + 3);
+    assert_int_equal(r.status, 1);
+    assert_non_null(strstr(r.err.p, "another program has this port; --api HOST:PORT names"));
+    spawn_free(&r);
+    SPAWN(&r, "Hi\n", "chat", "--url", api);
+    assert_int_equal(r.status, 1);
+    assert_non_null(strstr(r.err.p, "takes it from the environment variable SHOAL_API_KEY"));
+    spawn_free(&r);
+    struct ask lost = {.base = api, .path = "/chat/completions", .header = heads[0]};
+    ask_run(&lost);
+    assert_int_equal(lost.status, 404);
+    assert_non_null(strstr(lost.out.p, "is /v1 missing in the client's base URL"));
+    buf_free(&lost.out);
     ends_soon(&u);
     free(file);
     free(bad);
@@ -311,6 +332,9 @@ static void t_states(void **state)
     assert_true(num_of(v, "bytes") > 0);
     json_decref(v);
     assert_int_equal(state_files(b), 0);
+    json_t *list = MUST("states", "--home", b); /* the same as ls */
+    assert_int_equal(json_array_size(json_object_get(list, "models")), 1);
+    json_decref(list);
 
     /* Not wanted: nothing is written. And a process that is no node keeps others out. */
     api = api_of(UP(&u, b, "--api", "127.0.0.1:0", "--no-save-states"));

@@ -113,9 +113,16 @@ static void t_two_turns(void **state)
     assert_int_equal(strncmp(r.out.p, "[thinking] ", 11), 0);
     assert_non_null(strstr(r.out.p, "\n[answer] "));
     spawn_free(&r);
+    char deep[200];
+    snprintf(deep, sizeof deep, "%s/v1/chat/completions", api);
+    SPAWN(&r, FIRST "\n", "chat", "--url", deep);
+    assert_int_equal(r.status, 1);
+    assert_non_null(strstr(r.err.p, "--url takes the address alone"));
+    spawn_free(&r);
     assert_int_equal(spawn_end(&u, SIGTERM), 0);
     SPAWN(&r, FIRST "\n", "chat", "--url", api, "--model-name", "x", "--json");
     assert_int_equal(r.status, 1); /* nobody is there any more */
+    assert_non_null(strstr(r.err.p, "does shoal serve, or shoal up --api, run there?"));
     spawn_free(&r);
     SPAWN(&r, "", "chat", "--url", api, "--home", dir);
     assert_int_equal(r.status, 2);
