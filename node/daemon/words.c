@@ -246,7 +246,8 @@ static void *words_main(void *arg)
         if (now < w->look_at) {
             struct timespec t;
             clock_gettime(CLOCK_REALTIME, &t); /* a changed clock makes one look early or late */
-            t.tv_nsec += 250000000;
+            uint64_t wait = w->look_at - now, most = 250 * MS_NS;
+            t.tv_nsec += (long)(wait < most ? wait : most);
             t.tv_sec += t.tv_nsec / 1000000000;
             t.tv_nsec %= 1000000000;
             pthread_cond_timedwait(&w->work, &w->mu, &t);
@@ -315,6 +316,11 @@ int words_start(struct words *w, struct err *e)
     size_t n = store_words_members(w->n->st, v, STORE_WORDS_MEMBERS);
     for (size_t i = 0; i < n; i++) {
         if (v[i].void_at) {
+            struct key_id id;
+            char text[ID_SHORT];
+            memcpy(id.b, v[i].id, SHA256_SIZE);
+            id_short(&id, text);
+            node_log(w->n, "the word of member %s is void: %s", text, v[i].why);
             mesh_words_void(w->n->mesh, v[i].id, true);
         }
     }

@@ -561,7 +561,6 @@ int book_open(const struct book_opts *o, struct book **out, struct err *e)
         book_close(b);
         return r;
     }
-    book_look_manifest(b);
     *out = b;
     return 0;
 }

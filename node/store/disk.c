@@ -293,6 +293,11 @@ int disk_open(const struct disk_opts *o, struct disk **out, struct err *e)
         return r;
     }
     settle(d);
+    d->o.taken_back = NULL; /* nothing is in RAM, and nobody listens yet */
+    d->o.voided = NULL;
+    disk_look_manifest(d);
+    d->o.taken_back = o->taken_back;
+    d->o.voided = o->voided;
     *out = d;
     return 0;
 }

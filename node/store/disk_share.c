@@ -140,6 +140,7 @@ int disk_make_shas(struct disk *d, uint32_t id, struct err *e)
         sha256(dg->shas, (size_t)dg->n * SHA256_SIZE, sum);
         memcpy(dg->sha, old->sha, SHA256_SIZE);
         dg->source = old->source;
+        dg->rests = old->rests;
         if (memcmp(sum, old->sha, SHA256_SIZE) != 0) {
             char name[128];
             r = err_set(e, ERR_DIGEST, "%s in the cache is not what its digest says; it is removed",
