@@ -55,7 +55,8 @@
 #define FETCH_TRIAL_EVERY_NS (10 * FETCH_S)
 #define FETCH_ORIGIN_RETRY_NS (5 * FETCH_S)
 /* Leases: the origin by way of another member (fetch_on_ask and what follows it) */
-#define FETCH_LEASE_NS (2 * FETCH_S)        /* without a byte of it, or too slow: passed on */
+#define FETCH_LEASE_NS (2 * FETCH_S)             /* without a byte of it, or too slow: passed on */
+#define FETCH_LEASE_PATIENCE_NS (500 * FETCH_MS) /* before the origin gives what a member has */
 #define FETCH_LEASE_SLOW 2                  /* too slow: below 1 / this of the own origin's rate */
 #define FETCH_LEASE_CLAIM_NS (20 * FETCH_S) /* that it says to be at it counts so long */
 #define FETCH_LEASE_PAUSE_NS                                             \

@@ -388,6 +388,8 @@ uint64_t plan_deadline(const struct fetch *f);
 void plan_timers(struct fetch *f); /* late and dead sources, lines, deadlines of objects */
 bool plan_origin_usable(const struct fetch *f, const struct flight *fl); /* now */
 void plan_want_origin(struct fetch *f, struct flight *fl, const char *why);
+/* A member has it that it downloaded for all: it gets a moment more than the origin would need. */
+bool plan_patient(struct fetch *f, const struct flight *fl);
 void plan_origin_gets(struct fetch *f, struct flight *fl);
 /* Ask s (the origin, or a member by lease) for what is missing, with `most` Gets at a time. */
 void plan_outside_gets(struct fetch *f, struct flight *fl, struct source *s, uint32_t most);

@@ -88,6 +88,26 @@ static bool covered(struct fetch *f, struct flight *fl, double latency, double r
     return t <= (in_time > origin ? in_time : origin);
 }
 
+bool plan_patient(struct fetch *f, const struct flight *fl)
+{
+    uint64_t until = fl->begun_at + FETCH_LEASE_PATIENCE_NS;
+    if (!f->o.leases || f->now >= until || fl->conflict) {
+        return false;
+    }
+    for (uint32_t i = 0; i < f->slots; i++) {
+        struct source *s = f->peer[i];
+        if (!s || !s->leases || !plan_candidate(f, fl, s) || s->rec->pause_until > f->now) {
+            continue;
+        }
+        double need = (double)(source_queued(s, fl->prio) + fl->left) / source_rate_now(f, s) * 1e9;
+        if (!source_proven(s) || need < (double)FETCH_LEASE_PATIENCE_NS) {
+            f->origin_at = u64_min(f->origin_at, until);
+            return true;
+        }
+    }
+    return false;
+}
+
 void plan_want_origin(struct fetch *f, struct flight *fl, const char *why)
 {
     if (fl->origin_wanted) {
@@ -183,7 +203,8 @@ static struct flight *uncovered(struct fetch *f, struct link **at, int *p,
             *at = f->begun[*p].next;
         }
         struct flight *fl = flight_of(*at);
-        if (!fl->origin_wanted && plan_origin_usable(f, fl) && !covered(f, fl, latency, rate)) {
+        if (!fl->origin_wanted && plan_origin_usable(f, fl) && !covered(f, fl, latency, rate) &&
+            !plan_patient(f, fl)) {
             return fl;
         }
         if (fl == last) {

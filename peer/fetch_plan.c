@@ -331,7 +331,7 @@ void plan_run(struct fetch *f)
             }
             if (fl->unasked && !fl->n_gets && !fl->origin_wanted && relay_outside(f, fl)) {
                 struct cand c[FETCH_PEERS_MAX];
-                if (!plan_candidates(f, fl, false, c) && !hiccup(f, fl)) {
+                if (!plan_candidates(f, fl, false, c) && !hiccup(f, fl) && !plan_patient(f, fl)) {
                     plan_want_origin(f, fl, "no peer gives it");
                 }
             }
