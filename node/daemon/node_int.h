@@ -9,6 +9,7 @@
  *   guests.c   the owner's side of other processes that read the same cache
  *   guest.c    their side
  *   words.c    what members say about digests
+ *   homes*.c   who keeps what (homes.h)
  *   verify.c   running a prompt for a member
  *   ops.c      requests on the control socket
  *   status.c   the report */
@@ -16,6 +17,7 @@
 #define SHOAL_NODE_DAEMON_NODE_INT_H
 
 #include "node/daemon/control.h"
+#include "node/daemon/homes.h"
 #include "node/daemon/node.h"
 #include "node/daemon/pool.h"
 #include "node/store/share.h"
@@ -182,6 +184,7 @@ struct node {
     struct mesh *mesh;
     struct guest *guest;
     struct words *words;
+    _Atomic(struct homes *) homes;
 
     pthread_mutex_t mu; /* guards what follows: it comes while others look */
     struct store *st;

@@ -275,13 +275,23 @@ static int op_forget(struct ops *o, const json_t *req, json_t **out, struct err 
     return r;
 }
 
+static int op_warm(struct ops *o, const json_t *req, json_t **out, struct err *e)
+{
+    const json_t *on = json_object_get(req, "on");
+    if (!o->n->homes) {
+        return err_set(e, ERR_OFFLINE, "this node works on no model");
+    }
+    homes_warm(o->n->homes, !on || json_is_true(on));
+    return 0;
+}
+
 static const struct {
     const char *name;
     int (*run)(struct ops *o, const json_t *req, json_t **out, struct err *e);
 } table[] = {
-    {"status", op_status}, {"why", op_why},           {"unban", op_unban}, {"limits", op_limits},
-    {"invite", op_invite}, {"add_peer", op_add_peer}, {"look", op_look},   {"verify", op_verify},
-    {"stop", op_stop},     {"forget", op_forget},
+    {"warm", op_warm},     {"status", op_status}, {"why", op_why},           {"unban", op_unban},
+    {"limits", op_limits}, {"invite", op_invite}, {"add_peer", op_add_peer}, {"look", op_look},
+    {"verify", op_verify}, {"stop", op_stop},     {"forget", op_forget},
 };
 
 /* ---- running them ---- */

@@ -321,6 +321,7 @@ int status_make(struct node *n, json_t **out, struct err *e)
         json_object_set_new(root, "basis", json_null());
         json_object_set_new(root, "words", json_null());
     }
+    json_object_set_new(root, "homes", homes_json(n->homes));
     json_object_set_new(root, "guests", g ? guests_json(g) : json_null());
     *out = root;
     return 0;

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: MIT
+ * homes_int.h: private to node/daemon/homes*.c.
+ *
+ *   homes.c         life, the round, what is wanted
+ *   homes_view.c    who is there, what they hold; ranks
+ *   homes_offer.c   giving up and taking over
+ *   homes_file.c    members of earlier times
+ *   homes_status.c  the report
+ *
+ * Objects have numbers here: the experts in the order of the mesh's extents, then the spine. */
+#ifndef SHOAL_NODE_DAEMON_HOMES_INT_H
+#define SHOAL_NODE_DAEMON_HOMES_INT_H
+
+#include "node/daemon/homes.h"
+#include "node/daemon/node_int.h"
+#include "node/store/want.h"
+#include "peer/mesh_place.h"
+#include "peer/place.h"
+
+#include <pthread.h>
+
+#define HOMES_ROUND_MS 200   /* between two rounds, at least */
+#define HOMES_IDLE_MS 2000   /* a round without a reason */
+#define HOMES_AT_ONCE 4      /* copies under way */
+#define HOMES_AFTER_MS 30000 /* since the start, before copies are made */
+#define HOMES_COPIES 2       /* wanted of each expert while there is room */
+#define HOMES_PLAN_MS 1000   /* between two placements, or HOMES_PLAN_SHARE times its cost */
+#define HOMES_PLAN_SHARE 20
+#define HOMES_FORGET_S (7 * 86400) /* an absent member counts for so long */
+#define HOMES_SAVE_MS 60000
+#define HOMES_KEEP_MS 600000    /* what we said Kept for is not given up */
+#define HOMES_RELEASE_MS 300000 /* what another said Kept for may go */
+#define HOMES_OFFER_MS 30000    /* until an offer is made again */
+#define HOMES_FAIL_MS 30000     /* until what failed is tried again */
+#define HOMES_STOCK 8           /* experts that may go at once: offers begin below it */
+#define HOMES_SETTLE_MS 3000    /* after somebody came or went */
+#define HOMES_NOTES_MAX 4096    /* offers and answers that wait */
+
+struct homes_member {
+    struct key_id id;
+    char name[WIRE_NAME_MAX + 1];
+    bool connected;
+    bool speaks; /* connected, and knows of homes */
+    bool may_background;
+    uint64_t budget, used;
+    int64_t seen;  /* wall-clock second */
+    uint8_t *held; /* [n_all] bits, owned; never NULL */
+};
+
+struct homes_note {
+    uint8_t kind; /* HOMES_* below */
+    uint32_t o;
+    struct key_id from;
+};
+
+struct homes {
+    struct node *n;
+    struct store *st;
+    struct mesh *mesh;
+    struct store_wants *wants;
+    void (*power)(struct power *out);
+    uint32_t n_experts, n_all;
+    uint32_t *ids;            /* [n_all] of the store */
+    struct place_object *obj; /* [n_all] */
+    uint32_t *number;         /* by the store's id; UINT32_MAX: none */
+    size_t n_ids;
+    uint64_t expert; /* bytes of the largest */
+    pthread_t thread, collector;
+    bool has_thread, has_collector;
+
+    /* ---- of the thread alone ---- */
+    struct homes_member *m; /* [0] is this node */
+    size_t n_m;
+    struct place_member pm[PLACE_MEMBERS_MAX];
+    struct place_scores scores;
+    uint8_t *ranks;                                                  /* [n_ids] */
+    uint64_t *kept_until, *released_until, *offered_at, *not_before; /* [n_all], clock_ns */
+    struct place_new *todo;
+    size_t n_todo;
+    uint64_t planned_at, plan_cost, saved_at, power_at, told_budget, told_used, others_at;
+    uint64_t reported_at, looked_at;
+    size_t n_open;  /* objects that nobody holds and somebody is to get */
+    bool spine_too; /* there is room for all of it beside experts */
+    bool told, may_background, told_background, shoal;
+    char why[80];          /* why not */
+    struct place_out sums; /* of the last placement; fresh is NULL */
+
+    /* ---- with mu ---- */
+    pthread_mutex_t mu;
+    pthread_cond_t cond;
+    bool stop, dirty, warm, warm_tell, save;
+    uint8_t *flying;            /* [n_all]: 0, HOMES_* below */
+    struct key_id *accepted_of; /* [n_all], for what flies as HOMES_ACCEPTED */
+    struct homes_note *notes;
+    size_t n_notes;
+    unsigned n_flying;
+    struct homes_counts {
+        uint64_t copied, copied_bytes; /* made of what a peer holds */
+        uint64_t warmed, warmed_bytes; /* from the origin, for the coverage */
+        uint64_t accepted, offered, released, kept, failed, no_room;
+    } c;
+    json_t *report; /* made by the thread */
+};
+enum { HOMES_COPY = 1, HOMES_WARM, HOMES_ACCEPTED };
+enum { HOMES_OFFERED, HOMES_KEPT, HOMES_ARRIVED, HOMES_FAILED }; /* notes */
+
+static inline bool homes_bit(const uint8_t *bits, uint32_t i)
+{
+    return bits[i >> 3] >> (i & 7) & 1;
+}
+static inline void homes_set(uint8_t *bits, uint32_t i, bool on)
+{
+    bits[i >> 3] = (uint8_t)(on ? bits[i >> 3] | 1u << (i & 7) : bits[i >> 3] & ~(1u << (i & 7)));
+}
+
+/* ---- homes.c ---- */
+void homes_add_note(struct homes *h, uint8_t kind, uint32_t o, const struct key_id *from);
+/* Fetch object o to the disk; false: too many are under way, or it is, or it failed just now. */
+bool homes_want(struct homes *h, uint32_t o, int how, const struct key_id *of);
+
+/* ---- homes_view.c ---- */
+/* Everything anew: members, what they hold, what this node may keep; tells the others. */
+int homes_look(struct homes *h, struct err *e);
+/* Ranks to the store. */
+void homes_rank(struct homes *h);
+bool homes_room_elsewhere(const struct homes *h);
+/* A connected member but this node that holds o: the one with the home copy; NULL: none. */
+struct homes_member *homes_holder(struct homes *h, uint32_t o);
+struct homes_member *homes_member(struct homes *h, const struct key_id *id);
+
+/* ---- homes_offer.c ---- */
+void homes_take_notes(struct homes *h); /* offers and answers that came */
+void homes_offer(struct homes *h);      /* makes offers when little may go */
+
+/* ---- homes_file.c ---- */
+void homes_load(struct homes *h);
+void homes_save(struct homes *h);
+
+/* ---- homes_status.c ---- */
+void homes_report(struct homes *h);
+
+#endif
