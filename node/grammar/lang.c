@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TERMS_MAX (1u << 20)
+#define TERMS_MAX (1u << 18)
 #define RANGES_MAX (1u << 20)
 #define DEPTH_MAX 4000u /* of calls in one another: threads have small stacks */
 #define POINT_MAX 0x10FFFFu
@@ -19,7 +19,14 @@ struct term {
     uint32_t a, b, x, y;
 };
 
+/* What is left of a term behind a character, as it was found last in this place. */
+#define MEMO (1u << 14)
+struct memo {
+    uint32_t a, c, to;
+};
+
 struct lang {
+    struct memo *memo;
     struct term *t;
     struct lang_range *r;
     uint32_t n, cap, n_r, cap_r;
@@ -41,7 +48,8 @@ struct lang *lang_new(struct gram_builder *b)
     l->cap_hash = 1024;
     l->t = calloc(l->cap, sizeof *l->t);
     l->hash = calloc(l->cap_hash, sizeof *l->hash);
-    if (!l->t || !l->hash) {
+    l->memo = calloc(MEMO, sizeof *l->memo);
+    if (!l->t || !l->hash || !l->memo) {
         lang_free(l);
         return NULL;
     }
@@ -58,6 +66,7 @@ void lang_free(struct lang *l)
         free(l->t);
         free(l->r);
         free(l->hash);
+        free(l->memo);
         free(l);
     }
 }
@@ -270,6 +279,11 @@ static uint32_t behind(struct lang *l, uint32_t a, uint32_t c)
         return fail(l, ERR_LIMIT);
     }
     uint32_t r = LANG_NOTHING;
+    struct memo *m = &l->memo[(a * 0x9E3779B1u ^ c * 0x85EBCA6Bu) >> 18];
+    if (m->a == a && m->c == c && a != 0) {
+        l->depth--;
+        return m->to;
+    }
     switch (t.kind) {
     case CHARS:
         for (uint32_t i = 0; i < t.y && r == LANG_NOTHING; i++) {
@@ -302,6 +316,9 @@ static uint32_t behind(struct lang *l, uint32_t a, uint32_t c)
         break;
     }
     l->depth--;
+    if (!l->err) {
+        *m = (struct memo){a, c, r};
+    }
     return r;
 }
 

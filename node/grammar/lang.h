@@ -19,7 +19,7 @@
 #define LANG_ALL 2u     /* every text */
 
 #define LANG_STATES_MAX 20000u
-#define LANG_STEPS_MAX 5000000u /* of work for one grammar: a fraction of a second */
+#define LANG_STEPS_MAX 10000000u /* of work for one grammar: a fraction of a second */
 
 struct lang_range {
     uint32_t lo, hi; /* code points */

@@ -109,7 +109,7 @@ uint32_t gram_numbers(struct gram_builder *b, bool has_lo, int64_t lo, bool lo_o
  * patterns of ECMA 262 (the subset of README.md), matched anywhere unless anchored; raw: not in a
  * JSON string. `at`: their place, for the sentence. *none: there is no such text, nothing was made
  * and the builder has not failed. */
-#define GRAM_PATTERNS_MAX 2
+#define GRAM_PATTERNS_MAX 32
 struct gram_pattern {
     const char *p;
     size_t n;

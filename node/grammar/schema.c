@@ -378,6 +378,9 @@ static uint32_t value(struct gram_schema *s, const struct pyjson *v, bool raw, c
         gram_fail(s->b, ERR_UNSUPPORTED, "%s.oneOf: beside anyOf it is not supported", at);
         return 0;
     }
+    if (all && !c && !en && gram_string_all(v, all)) {
+        return gram_schema_string(s, v, raw, at, next);
+    }
     if (all) {
         if (all->type != PYJSON_ARRAY || all->count != 1) {
             gram_fail(s->b, ERR_UNSUPPORTED, "%s.allOf: more than one schema is not supported", at);

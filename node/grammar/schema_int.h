@@ -12,6 +12,9 @@ void gram_place(char out[GRAM_PLACE], const char *at, const char *key, size_t n)
 /* Does the value of `type` (NULL: none given) name this type? */
 bool gram_type_is(const struct pyjson *t, const char *name);
 
+/* allOf, beside type string, is a list of more conditions on it (patterns, formats, lengths)? */
+bool gram_string_all(const struct pyjson *v, const struct pyjson *all);
+/* A string with the conditions of v and of its allOf. */
 uint32_t gram_schema_string(struct gram_schema *s, const struct pyjson *v, bool raw, const char *at,
                             uint32_t next);
 uint32_t gram_schema_number(struct gram_schema *s, const struct pyjson *v, bool integer,

@@ -111,27 +111,82 @@ const char *gram_format(const struct pyjson *f)
     return k ? k->pattern : NULL;
 }
 
-/* A format and a pattern (either may be NULL), and lengths. */
-static uint32_t conditions(struct gram_builder *b, const struct format *form,
-                           const struct pyjson *p, uint32_t min, uint32_t max, bool raw,
-                           const char *at, uint32_t next)
+#define ALL_MAX 15
+
+struct conditions {
+    const struct format *form; /* the last one */
+    struct gram_pattern pattern[GRAM_PATTERNS_MAX], format[GRAM_PATTERNS_MAX];
+    size_t n_pattern, n_format;
+    uint32_t min, max;
+};
+
+bool gram_string_all(const struct pyjson *v, const struct pyjson *all)
 {
-    struct gram_pattern l[GRAM_PATTERNS_MAX];
-    size_t n = 0;
-    bool none;
+    static const char *const known[] = {"type",      "pattern", "format",      "minLength",
+                                        "maxLength", "title",   "description", NULL};
+    if (!pyjson_is(gram_get(v, "type"), "string") || gram_get(v, "nullable") ||
+        all->type != PYJSON_ARRAY || !all->count || all->count > ALL_MAX) {
+        return false;
+    }
+    for (size_t i = 0; i < all->count; i++) {
+        const struct pyjson *x = all->items[i], *t = gram_get(x, "type");
+        if (x->type != PYJSON_OBJECT || (t && !pyjson_is(t, "string"))) {
+            return false;
+        }
+        for (size_t k = 0; k < x->count; k++) {
+            size_t j = 0;
+            while (known[j] && strcmp(known[j], x->items[k]->key) != 0) {
+                j++;
+            }
+            if (!known[j]) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+static bool gather(struct gram_schema *s, const struct pyjson *v, const char *at,
+                   struct conditions *c)
+{
+    const struct pyjson *p = gram_get(v, "pattern"), *f = gram_get(v, "format");
+    uint32_t min, max;
+    if (!counts(s, v, "minLength", "maxLength", at, &min, &max)) {
+        return false;
+    }
+    if (p && p->type != PYJSON_STRING) {
+        gram_fail(s->b, ERR_FORMAT, "%s.pattern: it must be a string", at);
+        return false;
+    }
+    c->min = min > c->min ? min : c->min;
+    c->max = max < c->max ? max : c->max;
     if (p) {
-        l[n++] = (struct gram_pattern){p->s, p->n};
+        c->pattern[c->n_pattern++] = (struct gram_pattern){p->s, p->n};
     }
+    const struct format *form = f ? format_of(f) : NULL;
     if (form) {
-        l[n++] = (struct gram_pattern){form->pattern, strlen(form->pattern)};
+        c->form = form;
+        c->format[c->n_format++] = (struct gram_pattern){form->pattern, strlen(form->pattern)};
     }
-    uint32_t r = gram_regex(b, l, n, min, max, raw, at, next, &none);
-    if (none && p && form) { /* a format that the pattern contradicts is an annotation, no more */
-        r = gram_regex(b, l, 1, min, max, raw, at, next, &none);
+    return true;
+}
+
+static uint32_t meet(struct gram_builder *b, const struct conditions *c, bool raw, const char *at,
+                     uint32_t next)
+{
+    struct gram_pattern l[2 * GRAM_PATTERNS_MAX];
+    bool none;
+    memcpy(l, c->pattern, c->n_pattern * sizeof *l);
+    memcpy(l + c->n_pattern, c->format, c->n_format * sizeof *l);
+    uint32_t r = gram_regex(b, l, c->n_pattern + c->n_format, c->min, c->max, raw, at, next, &none);
+    if (none && c->n_pattern && c->n_format) {
+        /* a format that the pattern contradicts is an annotation, no more */
+        r = gram_regex(b, l, c->n_pattern, c->min, c->max, raw, at, next, &none);
     }
     if (none) {
-        gram_fail(b, ERR_UNSUPPORTED, "%s.%s: no text fits it%s", at, p ? "pattern" : "format",
-                  min || max != GRAM_NONE ? " and has between minLength and maxLength characters"
+        gram_fail(
+            b, ERR_UNSUPPORTED, "%s.%s: no text fits it%s", at, c->n_pattern ? "pattern" : "format",
+            c->min || c->max != GRAM_NONE ? " and has between minLength and maxLength characters"
                                           : "");
     }
     return r;
@@ -141,28 +196,33 @@ uint32_t gram_schema_string(struct gram_schema *s, const struct pyjson *v, bool 
                             uint32_t next)
 {
     struct gram_builder *b = s->b;
-    const struct pyjson *p = gram_get(v, "pattern"), *f = gram_get(v, "format");
-    uint32_t min, max;
-    if (!counts(s, v, "minLength", "maxLength", at, &min, &max)) {
-        return 0;
+    struct conditions c = {.max = GRAM_NONE};
+    const struct pyjson *all = gram_get(v, "allOf");
+    bool fine = gather(s, v, at, &c);
+    for (size_t i = 0; fine && all && i < all->count; i++) {
+        char place[GRAM_PLACE];
+        gram_place(place, at, "allOf", 5);
+        fine = gather(s, all->items[i], place, &c);
     }
-    const struct format *form = f ? format_of(f) : NULL;
-    if (p && p->type != PYJSON_STRING) {
-        gram_fail(b, ERR_FORMAT, "%s.pattern: it must be a string", at);
+    if (!fine) {
         return 0;
     }
     uint32_t end = raw ? next : gram_str(b, "\"", next), r;
-    if (form && min <= form->min && form->max <= max) {
-        min = 0; /* its texts are that long by themselves */
-        max = GRAM_NONE;
+    if (c.n_format == 1 && c.min <= c.form->min && c.form->max <= c.max) {
+        c.min = 0; /* its texts are that long by themselves */
+        c.max = GRAM_NONE;
     }
-    if (p || form) {
-        r = conditions(b, form, p, min, max, raw, at, end);
-    } else if (min || max != GRAM_NONE) {
+    if (c.n_pattern || c.n_format) {
+        r = meet(b, &c, raw, at, end);
+    } else if (c.min || c.max != GRAM_NONE) {
         uint32_t one = gram_rule_new(b);
         gram_rule_set(b, one,
                       raw ? gram_raw_char(b, gram_ret(b)) : gram_string_char(b, gram_ret(b)));
-        r = gram_repeat(b, one, min, max, NULL, end);
+        if (c.max < c.min) {
+            gram_fail(b, ERR_UNSUPPORTED, "%s.allOf: no length fits all of it", at);
+            return 0;
+        }
+        r = gram_repeat(b, one, c.min, c.max, NULL, end);
     } else {
         return raw ? gram_raw_any(b, next) : gram_string_any(b, next);
     }
@@ -254,6 +314,11 @@ uint32_t gram_schema_array(struct gram_schema *s, const struct pyjson *v, const 
     struct gram_builder *b = s->b;
     const struct pyjson *items = gram_get(v, "items"), *first = gram_get(v, "prefixItems");
     uint32_t min, max;
+    if (!first && items && items->type == PYJSON_ARRAY) {
+        first = items; /* as older drafts have it */
+        items = NULL;
+    }
+    const struct pyjson *no = items;
     if (!counts(s, v, "minItems", "maxItems", at, &min, &max)) {
         return 0;
     }
@@ -290,7 +355,6 @@ uint32_t gram_schema_array(struct gram_schema *s, const struct pyjson *v, const 
         return 0;
     }
     uint32_t rest_min = min > n ? min - (uint32_t)n : 0, rest_max = max;
-    const struct pyjson *no = gram_get(v, "items");
     if (no && no->type == PYJSON_FALSE) {
         rest_max = 0;
     } else if (max != GRAM_NONE) {

@@ -104,7 +104,7 @@ await check('structured output: the helper, chat and responses', async () => {
 
 // Formats, which zod sends with patterns that look ahead.
 const Forms = z.object({ mail: z.email(), day: z.iso.date(), at: z.iso.datetime(), id: z.uuid(), link: z.url().max(50), ip: z.ipv4().nullable(), long: z.iso.duration(), host: z.hostname(),
-  word: z.string().min(2).max(12).regex(/^(?=.*[a-z])[\w-]+$/) });
+  pair: z.tuple([z.int(), z.iso.time({ precision: 0 })]), code: z.string().startsWith('A-').endsWith('z').max(9), word: z.string().min(2).max(12).regex(/^(?=.*[a-z])[\w-]+$/) });
 await check('structured output with formats: the helpers, chat and responses, the AI SDK', async () => {
   const a = await openai.chat.completions.parse({
     ...quick, temperature: 1, seed: 5, messages: ask, response_format: zodResponseFormat(Forms, 'forms') });

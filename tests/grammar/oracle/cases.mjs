@@ -58,6 +58,10 @@ for (const [pattern, yes, no] of [
 for (const [pattern, minLength, maxLength, yes, no] of [['^a', 2, 3, ['ab', 'aé😀'], ['a', 'abcd']], ['x', 0, 2, ['x', 'ax'], ['axb', 'aa']], ['^[a-z]+$', 3, undefined, ['abc'], ['ab', 'abC']], ['^(ab)*$', 3, 5, ['abab'], ['ab', 'ababab', 'aba']], ['^(?!a).*$', 1, 1, ['b', '"', '\n'].slice(0, 2), ['a', '']]])
   add(str({ pattern, minLength, maxLength }), { yes, no: no.map((t) => JSON.stringify(t)), most: 120, free: true });
 
+add({ type: 'string', allOf: [{ pattern: '^a' }, { pattern: 'b$' }, { type: 'string', minLength: 3 }, { maxLength: 5 }], maxLength: 9 }, { yes: ['axb', 'aabbb'], no: ['"ab"', '"axxxxb"', '"axbc"'], most: 120, free: true });
+add({ type: 'string', allOf: [{ minLength: 2 }, { maxLength: 3 }] }, { yes: ['ab'], no: ['"a"', '"abcd"'] });
+add({ type: 'string', format: 'email', allOf: [{ pattern: '^(?!.*x)' }, { pattern: '\\.de$' }] }, { yes: ['a.b@c.de'], no: ['"ax@b.de"', '"a@b.cd"'], most: 120, free: true });
+
 // numbers
 for (const [lo, hi] of [[0, 0], [0, 9], [1, 12], [-7, 7], [-130, -9], [5, 1000], [-1, 100000], [999, 1001]]) {
   add(int({ minimum: lo, maximum: hi }), { no: [String(lo - 1), String(hi + 1), '1.5'] });
@@ -126,7 +130,7 @@ export const refused = [
   [num({ minimum: 0.5 }), 'schema.minimum'], [{ type: 'string', pattern: '^aaaa', maxLength: 3 }, 'schema.pattern'], [str({ format: 'date', maxLength: 5 }), 'schema.format'], [str({ pattern: '(?<=a)b' }), 'schema.pattern'], [str({ pattern: '(?:(?=a)b)+' }), 'schema.pattern'], [str({ pattern: '(?<n>a)' }), 'schema.pattern'], [str({ pattern: '^(\\p{Emoji})+$' }), 'schema.pattern'], [str({ pattern: 'a\\b' }), 'schema.pattern'], [str({ pattern: 'a$b' }), 'schema.pattern'],
   [{ oneOf: [int(), num()] }, 'schema.oneOf'], [{ oneOf: [{ const: 1 }, { const: 1.0 }] }, 'schema.oneOf'], [{ oneOf: [{ enum: [{ a: 1, b: 2 }] }, { enum: [{ b: 2, a: 1 }] }] }, 'schema.oneOf'],
   [{ oneOf: [{ properties: { k: { const: 1 } }, required: ['k'] }, { properties: { k: { const: 2 } }, required: ['k'] }] }, 'schema.oneOf'], [{ oneOf: [str({ nullable: true }), { type: 'null' }] }, 'schema.oneOf'],
-  [{ type: 'string', anyOf: [int(), str()] }, 'schema.type'], [{ anyOf: [str(), int()], minLength: 2 }, 'schema.minLength'], [{ allOf: [str()], maxLength: 2 }, 'schema.maxLength'], [{ allOf: [int(), num()] }, 'schema.allOf'], [{ anyOf: [int()], oneOf: [str()] }, 'schema.oneOf'],
+  [{ type: 'string', anyOf: [int(), str()] }, 'schema.type'], [{ anyOf: [str(), int()], minLength: 2 }, 'schema.minLength'], [{ allOf: [str()], maxLength: 2 }, 'schema.maxLength'], [{ allOf: [int(), num()] }, 'schema.allOf'], [{ type: 'string', allOf: [{ pattern: '^a' }, { pattern: '^b' }] }, 'schema.pattern'], [{ type: 'string', allOf: [{ minLength: 3 }, { maxLength: 2 }] }, 'schema.allOf'], [{ type: 'string', allOf: [{ pattern: '^a' }, { not: {} }] }, 'schema.allOf'], [{ anyOf: [int()], oneOf: [str()] }, 'schema.oneOf'],
   [{ enum: ['ab', 'c'], pattern: '^a' }, 'schema.pattern'], [{ const: 'a', enum: ['b'] }, 'schema.enum'], [{ type: 'string', const: 3 }, 'schema.const'], [{ const: 3, minimum: 4 }, 'schema.const'], [{ enum: [{ a: 1 }], required: ['b'] }, 'schema.required'],
   [{ type: 'array', prefixItems: [int(), int()], maxItems: 1 }, 'schema.maxItems'], [{ type: 'array', items: false, minItems: 1 }, 'schema.minItems'], [{ type: 'array', prefixItems: [int()], items: false, minItems: 2 }, 'schema.minItems'],
   [{ type: 'object', required: ['a'] }, 'schema.required[0]'], [{ type: 'object', minProperties: 2 }, 'schema.minProperties'], [{ type: 'object', maxProperties: 2 }, 'schema.maxProperties'], [{ $ref: '#/$defs/none' }, 'schema.$ref'], [{ $ref: 'https://example.com/x' }, 'schema.$ref'],

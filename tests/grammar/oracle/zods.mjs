@@ -37,9 +37,12 @@ export const zods = {
   'startsWith, lengths': [z.string().startsWith('a').min(2).max(4), ['ab'], ['a', 'b', 'abcde'], 'decides'],
   'endsWith': [z.string().endsWith('.c').max(9), ['a.c'], ['a.ca'], 'decides'],
   'a password': [z.string().regex(/^(?=.*[a-z])(?=.*[A-Z])(?=.*\d)[\w!?-]{8,16}$/), ['aB3-----'], ['abcdefgh', 'aB3']],
+  'startsWith, endsWith, includes': [z.string().startsWith('a').endsWith('z').includes('-').max(9), ['a-z'], ['az', 'a-y'], 'decides'],
+  'email of a domain': [z.email().endsWith('.org').max(16).regex(/^[a-z@.]+$/), ['a@b.org'], ['a@b.com', 'A@b.org']],
+  tuple: [z.tuple([z.iso.date(), z.int()]), [['2026-01-01', 1]], [['2026-01-01', 'x'], ['x', 1]]],
   'templateLiteral': [z.templateLiteral(['a-', z.number(), '-', z.enum(['x', 'y'])]), ['a-1.5-x'], ['a-x']],
   int: [z.int(), [3, -9], [0.5, '3']],
   'nullable, optional': [z.object({ a: z.email().nullable(), b: z.iso.date().nullish() }), [{ a: null }, { a: 'a@b.cd', b: '2026-01-01' }], [{ b: null }]],
   'a list of them': [z.array(z.union([z.uuid(), z.ipv4()])).max(3), [[uuid, '1.2.3.4']], [['x']]],
 };
-export const refusedZods = [z.emoji(), z.string().regex(/a/i).regex(/b/), z.number().multipleOf(0.5)];
+export const refusedZods = [z.emoji(), z.string().startsWith('a').regex(/^b/), z.number().multipleOf(0.5)];
