@@ -97,7 +97,7 @@ struct sh_argmax {
 #define SH_SCORE_ROWS 8  /* positions of a SIMD group of the scores */
 #define SH_SCORE_GROUPS 4
 #define SH_CTX_HEADS 8 /* heads of a SIMD group, */
-#define SH_CTX_ROWS 16 /* positions of a step of the context */
+#define SH_CTX_ROWS 32 /* positions of a step of the context */
 #define SH_ROUTER_THREADS 1024
 #define SH_ROUTER_MAX_E 2048
 #define SH_ARGMAX_THREADS 256

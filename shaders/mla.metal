@@ -128,43 +128,44 @@ kernel void mla_scores(constant sh_mla &m [[buffer(0)]], SH_POS,
 
 // Threadgroup (32 channels, 16 heads, row); a SIMD group takes eight of the heads, a thread a
 // channel of these. The sum over positions is sequential: a long context cannot be divided, only
-// heads and channels can, so what counts is that no step waits. Sixteen positions at a time: their
-// weights lie in threadgroup memory, their values in registers, and the next sixteen are on their
-// way meanwhile.
+// heads and channels can, so what counts is that no step waits. 32 positions at a time: their
+// weights lie in threadgroup memory, their values in registers, and the next 32 are on their way
+// meanwhile.
 kernel void mla_context(constant sh_mla &m [[buffer(0)]], SH_POS,
                         device const float *p [[buffer(1)]],
                         device const float *cache [[buffer(2)]], device float *ctx [[buffer(3)]])
 {
-    SH_SHARED(float, weights, 2 * 2 * SH_CTX_HEADS * SH_CTX_ROWS);
+    // [side][head][quarter of the positions]
+    SH_SHARED(float4, weights, 2 * 2 * SH_CTX_HEADS * SH_CTX_ROWS / 4);
     uint n = m.seen + group.z, w = m.rank + m.rope, c = group.x * 32 + lane;
     uint h0 = group.y * 2 * SH_CTX_HEADS, at = c < m.rank ? c : m.rank - 1;
     p += (ulong)group.z * m.nh * m.L;
-    // Thread tid brings four weights of head tid / 4. Scratch is readable up to L, a multiple of 16.
+    // Thread tid brings eight weights of head tid / 4. Rows of scores are readable up to L, a
+    // multiple of 32.
     uint mine = h0 + tid / 4 < m.nh ? h0 + tid / 4 : m.nh - 1;
-    device const float4 *from = (device const float4 *)(p + (ulong)mine * m.L + tid % 4 * 4);
+    device const float4 *from = (device const float4 *)(p + (ulong)mine * m.L) + tid % 4 * 2;
     float acc[SH_CTX_HEADS], v[SH_CTX_ROWS], next[SH_CTX_ROWS];
 #pragma unroll
     for (uint h = 0; h < SH_CTX_HEADS; h++) {
         acc[h] = 0.0f;
     }
-    float4 load = from[0];
+    float4 load0 = from[0], load1 = from[1];
 #pragma unroll
     for (uint j = 0; j < SH_CTX_ROWS; j++) {
         next[j] = cache[(ulong)(j < n ? j : n - 1) * w + at];
     }
     uint side = 0;
     for (uint i = 0; i < n; i += SH_CTX_ROWS) {
-        SH_SHARED_PTR(float) put = weights + side * 2 * SH_CTX_HEADS * SH_CTX_ROWS;
-        put[tid * 4] = load.x;
-        put[tid * 4 + 1] = load.y;
-        put[tid * 4 + 2] = load.z;
-        put[tid * 4 + 3] = load.w;
+        SH_SHARED_PTR(float4) put = weights + side * 2 * SH_CTX_HEADS * SH_CTX_ROWS / 4;
+        put[tid * 2] = load0;
+        put[tid * 2 + 1] = load1;
 #pragma unroll
         for (uint j = 0; j < SH_CTX_ROWS; j++) {
             v[j] = next[j];
         }
         if (i + SH_CTX_ROWS < n) {
-            load = from[(i + SH_CTX_ROWS) / 4];
+            load0 = from[(i + SH_CTX_ROWS) / 4];
+            load1 = from[(i + SH_CTX_ROWS) / 4 + 1];
 #pragma unroll
             for (uint j = 0; j < SH_CTX_ROWS; j++) {
                 uint k = i + SH_CTX_ROWS + j;
@@ -174,22 +175,31 @@ kernel void mla_context(constant sh_mla &m [[buffer(0)]], SH_POS,
         // One barrier is enough for two sides: who writes a side again has passed the barrier
         // that came after its last reading.
         threadgroup_barrier(mem_flags::mem_threadgroup);
-        SH_SHARED_PTR(float) q = put + sg * SH_CTX_HEADS * SH_CTX_ROWS;
+        SH_SHARED_PTR(float4) q = put + sg * SH_CTX_HEADS * SH_CTX_ROWS / 4;
         if (i + SH_CTX_ROWS <= n) {
 #pragma unroll
-            for (uint j = 0; j < SH_CTX_ROWS; j++) {
+            for (uint j = 0; j < SH_CTX_ROWS; j += 4) {
 #pragma unroll
                 for (uint h = 0; h < SH_CTX_HEADS; h++) {
-                    acc[h] = sh_fma(q[h * SH_CTX_ROWS + j], v[j], acc[h]);
+                    float4 f = q[(h * SH_CTX_ROWS + j) / 4];
+                    acc[h] = sh_fma(f.x, v[j], acc[h]);
+                    acc[h] = sh_fma(f.y, v[j + 1], acc[h]);
+                    acc[h] = sh_fma(f.z, v[j + 2], acc[h]);
+                    acc[h] = sh_fma(f.w, v[j + 3], acc[h]);
                 }
             }
-        } else {
+        } else { // the last step of most lengths
+            uint left = n - i;
 #pragma unroll
-            for (uint j = 0; j < SH_CTX_ROWS; j++) {
+            for (uint j = 0; j < SH_CTX_ROWS; j += 4) {
 #pragma unroll
                 for (uint h = 0; h < SH_CTX_HEADS; h++) {
-                    float s = sh_fma(q[h * SH_CTX_ROWS + j], v[j], acc[h]);
-                    acc[h] = i + j < n ? s : acc[h];
+                    float4 f = q[(h * SH_CTX_ROWS + j) / 4];
+                    float s = acc[h];
+                    s = j < left ? sh_fma(f.x, v[j], s) : s;
+                    s = j + 1 < left ? sh_fma(f.y, v[j + 1], s) : s;
+                    s = j + 2 < left ? sh_fma(f.z, v[j + 2], s) : s;
+                    acc[h] = j + 3 < left ? sh_fma(f.w, v[j + 3], s) : s;
                 }
             }
         }

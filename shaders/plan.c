@@ -43,7 +43,7 @@ static enum sh_kernel product_kernel(enum kern_type type, uint32_t tile)
 /* Rows of weights of a SIMD group of the tiled kernel (product.metal). */
 static uint32_t simd_rows(enum kern_type type, uint32_t tile)
 {
-    return type == KERN_MXFP4 && tile == 2 ? 16 : 8;
+    return type == KERN_MXFP4 && tile != 8 ? 16 : 8;
 }
 
 static int plan_product(const struct sh_planner *p)

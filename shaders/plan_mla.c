@@ -20,7 +20,7 @@ static bool mla_plan(const struct kern_cmd *c, const struct sh_plan_opts *o, str
     size_t T = c->u.mla.T, H = c->u.mla.H, rank = c->u.mla.rank;
     size_t max = o->max_scores ? o->max_scores : (size_t)16 << 20;
     m->w = rank + c->u.mla.rope;
-    m->L = ((size_t)c->u.mla.pos0 + T + 15) / 16 * 16;
+    m->L = ((size_t)c->u.mla.pos0 + T + 31) / 32 * 32;
     size_t lines = max / m->L;
     m->Hg = least(H, lines ? lines : 1);
     m->Tg = 1;

@@ -3,7 +3,7 @@
 //
 // How dot32's 32 accumulators lie over threads, three ways, the same bits:
 //
-// quads, for one row of x (two for MXFP4): four neighbouring threads are a row of weights, thread k
+// quads, for one row of x (up to four for MXFP4): four neighbouring threads are a row of weights, thread k
 // of them holds accumulators 8k to 8k+7. A thread's eight weights of a block of 32 lie together (16
 // bytes of bf16), the four threads read the block without a gap, and all but two folds happen in
 // registers. Four blocks are fetched while the four before them are used.
@@ -28,10 +28,13 @@ inline float sh_e2m1(uint n)
     return as_type<float>(as_type<uint>(v) | (n & 8u) << 28);
 }
 
-// 2^(s - 127), NaN for 255. A weight times it is exact, or infinite above the binary32 range.
-inline float sh_e8m0(uint s)
+// 2^(s - 127), NaN for 255, of byte i of a word. A weight times it is exact, or infinite above the
+// binary32 range.
+inline float sh_e8m0(uint word, uint i)
 {
-    return s == 255 ? SH_NAN : s == 0 ? SH_BITS(0x00400000u) : as_type<float>(s << 23);
+    uint u = (i < 3 ? word << (23 - 8 * i) : word >> 1) & 0x7f800000u;
+    u = u > 0x00400000u ? u : 0x00400000u;
+    return as_type<float>(u == 0x7f800000u ? 0x7fc00000u : u);
 }
 
 inline uint sh_row_bytes(int type, uint cols)
@@ -52,7 +55,7 @@ inline float sh_weight(int type, device const uchar *row, device const uchar *sc
         return (float)((device const int8_t *)row)[c];
     }
     uint byte = row[c / 2];
-    return sh_e2m1(c % 2 ? byte >> 4 : byte & 15u) * sh_e8m0(scales[c / 32]);
+    return sh_e2m1(c % 2 ? byte >> 4 : byte & 15u) * sh_e8m0(scales[c / 32], 0);
 }
 
 // A lane an accumulator, a SIMD group a row of weights, one row of x after the other.
@@ -126,9 +129,10 @@ template <int TYPE> inline sh_raw sh_fetch(device const uchar *row, uint block, 
     return r;
 }
 
+// Signed byte i of a word: with its sign turned it is the low bits of 2^23 + 128 + value.
 inline float sh_byte(uint word, uint i)
 {
-    return (float)((int)(word << (24 - 8 * i)) >> 24);
+    return as_type<float>(((word ^ 0x80808080u) >> (8 * i) & 255u) | 0x4b000000u) - 8388736.0f;
 }
 
 // The eight weights. lut: the values of the sixteen nibbles; s: the block's scale.
@@ -187,6 +191,16 @@ inline void sh_fetch_all(thread sh_raw *raw, thread uint *scales, device const u
     }
 }
 
+// Eight values of x of each of F blocks.
+template <int F> inline void sh_fetch_x(thread float4 *to, device const float *x)
+{
+#pragma unroll
+    for (int i = 0; i < F; i++) {
+        to[2 * i] = ((device const float4 *)(x + i * 32))[0];
+        to[2 * i + 1] = ((device const float4 *)(x + i * 32))[1];
+    }
+}
+
 // Quads: out[r * T + t] = dot32 of weight row `rows[r]` and x + xo[t], in all threads of the quad.
 // F: blocks a fetch, a divisor of 4, and 4 for MXFP4, whose scales of four blocks are a word.
 template <int TYPE, int T, int R, int F>
@@ -198,11 +212,15 @@ inline void sh_dots(thread float *out, device const uchar *w, device const uchar
     float acc[R * T * 8];
     sh_raw raw[F * R], next[F * R];
     uint scales[R], next_scales[R];
+    float4 ahead[T == 1 ? 2 * F : 1]; // one row of x is fetched with the weights
 #pragma unroll
     for (int i = 0; i < R * T * 8; i++) {
         acc[i] = 0.0f;
     }
     sh_fetch_all<TYPE, R, F>(next, next_scales, w, scale, rows, cols, 0, k);
+    if (T == 1) {
+        sh_fetch_x<F>(ahead, x + xo[0] + k * 8);
+    }
     for (uint b = 0; b < blocks; b += F) {
 #pragma unroll
         for (int i = 0; i < F * R; i++) {
@@ -212,22 +230,32 @@ inline void sh_dots(thread float *out, device const uchar *w, device const uchar
         for (int r = 0; r < R; r++) {
             scales[r] = next_scales[r];
         }
+        float4 now[T == 1 ? 2 * F : 1];
+        if (T == 1) {
+#pragma unroll
+            for (int i = 0; i < 2 * F; i++) {
+                now[i] = ahead[i];
+            }
+        }
         if (b + F < blocks) {
             sh_fetch_all<TYPE, R, F>(next, next_scales, w, scale, rows, cols, b + F, k);
+            if (T == 1) {
+                sh_fetch_x<F>(ahead, x + xo[0] + (b + F) * 32 + k * 8);
+            }
         }
 #pragma unroll
         for (int i = 0; i < F; i++) {
             float v[R * 8];
 #pragma unroll
             for (int r = 0; r < R; r++) {
-                float s = TYPE == SH_MXFP4 ? sh_e8m0(scales[r] >> (8 * i) & 255u) : 0.0f;
+                float s = TYPE == SH_MXFP4 ? sh_e8m0(scales[r], i) : 0.0f;
                 sh_decode<TYPE>(v + r * 8, raw[r * F + i], lut, s);
             }
 #pragma unroll
             for (int t = 0; t < T; t++) {
                 device const float4 *p =
                     (device const float4 *)(x + xo[t] + (b + i) * 32 + k * 8);
-                float4 lo = p[0], hi = p[1];
+                float4 lo = T == 1 ? now[2 * i] : p[0], hi = T == 1 ? now[2 * i + 1] : p[1];
 #pragma unroll
                 for (int r = 0; r < R; r++) {
                     thread float *c = acc + (r * T + t) * 8;
@@ -396,7 +424,7 @@ inline void sh_product_tile(constant sh_product &a, uint3 group, uint lane, uint
             }
 #pragma unroll
             for (int r = 0; r < SH_TILE; r++) {
-                float s = TYPE == SH_MXFP4 ? sh_e8m0(scales[r] >> (8 * i) & 255u) : 0.0f;
+                float s = TYPE == SH_MXFP4 ? sh_e8m0(scales[r], i) : 0.0f;
                 float q = sh_decode_lane<TYPE>(raw[2 * r + i], lane, lut, s);
 #pragma unroll
                 for (int t = 0; t < T; t++) {
@@ -445,9 +473,9 @@ SH_PRODUCT(product_bf16_1, SH_BF16, (sh_product_rows<SH_BF16, 1, 1, 4>))
 SH_PRODUCT(product_bf16_2, SH_BF16, (sh_product_tile<SH_BF16, 2>))
 SH_PRODUCT(product_bf16_4, SH_BF16, (sh_product_tile<SH_BF16, 4>))
 SH_PRODUCT(product_bf16_8, SH_BF16, (sh_product_tile<SH_BF16, 8>))
-SH_PRODUCT(product_mxfp4_1, SH_MXFP4, (sh_product_rows<SH_MXFP4, 1, 1, 4>))
+SH_PRODUCT(product_mxfp4_1, SH_MXFP4, (sh_product_rows<SH_MXFP4, 1, 2, 4>))
 SH_PRODUCT(product_mxfp4_2, SH_MXFP4, (sh_product_rows<SH_MXFP4, 2, 2, 4>))
-SH_PRODUCT(product_mxfp4_4, SH_MXFP4, (sh_product_tile<SH_MXFP4, 4>))
+SH_PRODUCT(product_mxfp4_4, SH_MXFP4, (sh_product_rows<SH_MXFP4, 4, 2, 4>))
 SH_PRODUCT(product_mxfp4_8, SH_MXFP4, (sh_product_tile<SH_MXFP4, 8>))
 SH_PRODUCT(product_i8_1, SH_I8, (sh_product_rows<SH_I8, 1, 1, 4>))
 SH_PRODUCT(product_i8_2, SH_I8, (sh_product_tile<SH_I8, 2>))
