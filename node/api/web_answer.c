@@ -125,8 +125,11 @@ bool web_write(struct web_req *r, const void *p, size_t n)
     pthread_mutex_lock(&r->mu);
     bool fine = r->answer == STREAM && !r->ended && !r->lost;
     if (fine) {
-        if (r->out_at && r->out_at == r->out.n) {
-            r->out.n = r->out_at = 0;
+        if (r->out_at && (r->out_at == r->out.n || r->out_at >= WEB_STREAM_MAX)) {
+            /* what was read leaves, also when its reader is always a little behind */
+            memmove(r->out.p, r->out.p + r->out_at, r->out.n - r->out_at);
+            r->out.n -= r->out_at;
+            r->out_at = 0;
         }
         slow = r->out.n - r->out_at + n > WEB_STREAM_MAX;
         fine = !slow && buf_add(&r->out, p, n) == 0;
