@@ -152,11 +152,13 @@ static void *collect_main(void *arg)
         h->flying[o] = 0;
         h->n_flying--;
         count(h, how, h->obj[o].size, code);
-        wake(h);
+        h->arrived = true;
         pthread_mutex_unlock(&h->mu);
-        if (code || how == HOMES_ACCEPTED) {
-            homes_add_note(h, code ? HOMES_FAILED : HOMES_ARRIVED, o, &of);
-        }
+        homes_add_note(h,
+                       code                    ? HOMES_FAILED
+                       : how == HOMES_ACCEPTED ? HOMES_TAKEN_OVER
+                                               : HOMES_ARRIVED,
+                       o, &of);
     }
     return NULL;
 }
@@ -239,8 +241,13 @@ static void work(struct homes *h)
     for (uint32_t o = h->n_experts; h->spine_too && o < h->n_all; o++) {
         try_one(h, o, 1, warm, now);
     }
+    /* Coverage first: second copies in between would move the room that others count with, and
+     * two would fetch the same from the origin. */
+    bool first = warm && h->n_open;
     for (size_t i = 0; i < h->n_todo; i++) {
-        try_one(h, h->todo[i].object, h->todo[i].level, warm, now);
+        if (h->todo[i].level == 1 || !first) {
+            try_one(h, h->todo[i].object, h->todo[i].level, warm, now);
+        }
     }
 }
 
@@ -303,25 +310,56 @@ static void one_round(struct homes *h)
     homes_report(h);
 }
 
+/* Something has come: the next one, without a look at everything. */
+static void next_ones(struct homes *h)
+{
+    homes_take_notes(h);
+    if (h->shoal) {
+        work(h);
+    }
+}
+
+/* With mu: until then, or until `stop`, or until one of the two reasons that count. */
+static void wait_until(struct homes *h, uint64_t end, bool dirty_counts)
+{
+    while (!h->stop && !h->arrived && !(dirty_counts && h->dirty)) {
+        uint64_t now = clock_ns();
+        if (now >= end) {
+            return;
+        }
+        struct timespec t;
+        clock_gettime(CLOCK_REALTIME, &t); /* a changed clock makes one round early or late */
+        uint64_t ns = (uint64_t)t.tv_nsec + (end - now);
+        t.tv_sec += (time_t)(ns / 1000000000u);
+        t.tv_nsec = (long)(ns % 1000000000u);
+        if (pthread_cond_timedwait(&h->cond, &h->mu, &t) != 0) {
+            return;
+        }
+    }
+}
+
 static void *thread_main(void *arg)
 {
     struct homes *h = arg;
-    struct timespec t;
+    uint64_t round_at = 0;
     pthread_mutex_lock(&h->mu);
     while (!h->stop) {
-        h->dirty = false;
-        pthread_mutex_unlock(&h->mu);
-        one_round(h);
-        pthread_mutex_lock(&h->mu);
-        for (int i = 0; i < 2 && !h->stop; i++) { /* a pause, then until there is a reason */
-            clock_gettime(CLOCK_REALTIME, &t); /* a changed clock makes one round early or late */
-            uint64_t ns =
-                (uint64_t)t.tv_nsec + (i ? HOMES_IDLE_MS - HOMES_ROUND_MS : HOMES_ROUND_MS) * MS_NS;
-            t.tv_sec += (time_t)(ns / 1000000000u);
-            t.tv_nsec = (long)(ns % 1000000000u);
-            while (!h->stop && !(i && h->dirty) &&
-                   pthread_cond_timedwait(&h->cond, &h->mu, &t) == 0) {
+        uint64_t now = clock_ns();
+        bool due = now - round_at >= (h->dirty ? HOMES_ROUND_MS : HOMES_IDLE_MS) * MS_NS;
+        if (due || h->arrived) {
+            h->arrived = false;
+            h->dirty = h->dirty && !due;
+            pthread_mutex_unlock(&h->mu);
+            if (due) {
+                one_round(h);
+                round_at = clock_ns();
+            } else {
+                next_ones(h);
             }
+            pthread_mutex_lock(&h->mu);
+        } else {
+            unsigned ms = h->dirty ? HOMES_ROUND_MS : HOMES_IDLE_MS;
+            wait_until(h, round_at + ms * MS_NS, !h->dirty);
         }
     }
     pthread_mutex_unlock(&h->mu);

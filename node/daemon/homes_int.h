@@ -88,7 +88,7 @@ struct homes {
     /* ---- with mu ---- */
     pthread_mutex_t mu;
     pthread_cond_t cond;
-    bool stop, dirty, warm, warm_tell, save;
+    bool stop, dirty, arrived, warm, warm_tell, save;
     uint8_t *flying;            /* [n_all]: 0, HOMES_* below */
     struct key_id *accepted_of; /* [n_all], for what flies as HOMES_ACCEPTED */
     struct homes_note *notes;
@@ -102,7 +102,7 @@ struct homes {
     json_t *report; /* made by the thread */
 };
 enum { HOMES_COPY = 1, HOMES_WARM, HOMES_ACCEPTED };
-enum { HOMES_OFFERED, HOMES_KEPT, HOMES_ARRIVED, HOMES_FAILED }; /* notes */
+enum { HOMES_OFFERED, HOMES_KEPT, HOMES_ARRIVED, HOMES_TAKEN_OVER, HOMES_FAILED }; /* notes */
 
 static inline bool homes_bit(const uint8_t *bits, uint32_t i)
 {

@@ -53,6 +53,16 @@ static void on_kept(struct homes *h, const struct homes_note *x)
     pthread_mutex_unlock(&h->mu);
 }
 
+/* Until the next look at the disk. */
+static void arrived(struct homes *h, uint32_t o)
+{
+    struct homes_member *me = &h->m[0];
+    if (!homes_bit(me->held, o)) {
+        homes_set(me->held, o, true);
+        me->used += o < h->n_experts ? h->obj[o].size : 0;
+    }
+}
+
 void homes_take_notes(struct homes *h)
 {
     pthread_mutex_lock(&h->mu);
@@ -71,8 +81,12 @@ void homes_take_notes(struct homes *h)
         case HOMES_KEPT:
             on_kept(h, &v[i]);
             break;
-        case HOMES_ARRIVED:
+        case HOMES_TAKEN_OVER:
             keep(h, v[i].o, &v[i].from);
+            arrived(h, v[i].o);
+            break;
+        case HOMES_ARRIVED:
+            arrived(h, v[i].o);
             break;
         default:
             h->not_before[v[i].o] = clock_ns() + HOMES_FAIL_MS * MS_NS;

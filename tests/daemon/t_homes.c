@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: MIT
+ * Homes with whole nodes: coverage completed from the origin once for all, second copies while
+ * there is room, nothing lost while somebody has room, a member that leaves for good and one that
+ * comes, a battery. */
+#include "tests/daemon/node_kit.h"
+
+#include "node/store/share.h"
+#include "peer/member.h"
+#include "peer/mesh.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+
+#define ORIGIN_SLACK 1.02
+#define ALL 3
+
+struct shoal {
+    struct kit_node k[ALL + 1];
+    struct demo_server *origin;
+    char url[128];
+    uint64_t spine, experts, one; /* bytes; of one expert */
+};
+
+static _Atomic(bool) on_battery;
+
+static void power(struct power *out)
+{
+    *out = (struct power){.on_battery = on_battery};
+}
+
+static void sizes(struct shoal *s)
+{
+    struct kit_node x;
+    kit_lonely(&x);
+    kit_open(&x, s->url, NULL);
+    s->spine = model_spine_bytes(x.m);
+    s->experts = model_expert_bytes(x.m);
+    s->one = model_expert_layout(x.m)->size;
+    kit_end(&x);
+}
+
+/* Opens member i with room for that share of all experts beside the spine. */
+static void up(struct shoal *s, int i, double share)
+{
+    struct kit_node *k = &s->k[i];
+    k->o.store.disk_budget = s->spine + (uint64_t)(share * (double)s->experts);
+    k->o.homes_after_ms = 1;
+    k->o.power = power;
+    kit_open(k, s->url, i ? &s->k[0] : NULL);
+    for (int j = 1; j < i; j++) {
+        char at[64];
+        struct err e;
+        if (s->k[j].n) {
+            snprintf(at, sizeof at, "127.0.0.1:%d", node_port(s->k[j].n));
+            assert_int_equal(mesh_add_static(node_mesh(k->n), at, &e), 0);
+        }
+    }
+}
+
+static void begin(struct shoal *s, const double share[ALL])
+{
+    on_battery = false;
+    s->origin = kit_origin(s->url);
+    sizes(s);
+    kit_keeper(&s->k[0]);
+    for (int i = 1; i <= ALL; i++) {
+        kit_member(&s->k[i], &s->k[0]);
+    }
+    for (int i = 0; i < ALL; i++) {
+        up(s, i, share[i]);
+    }
+    for (int i = 0; i < ALL; i++) {
+        kit_connected(&s->k[i], ALL - 1);
+    }
+}
+
+static void end(struct shoal *s)
+{
+    for (int i = ALL; i >= 0; i--) {
+        kit_end(&s->k[i]);
+    }
+    demo_server_stop(s->origin);
+}
+
+static void warm(struct shoal *s, int i)
+{
+    struct err e = {0};
+    json_t *q = json_pack("{s:s,s:b}", "op", "warm", "on", 1), *a = NULL;
+    if (node_ask(s->k[i].home, q, 0, &a, &e)) {
+        fail_msg("%s", e.msg);
+    }
+    json_decref(a);
+    json_decref(q);
+}
+
+static bool on_disk(const struct kit_node *k, uint32_t id)
+{
+    return store_storage_ops.have(k->st, store_key(k->st, id));
+}
+
+/* Bytes of experts that at least so many open members have on disk, as their stores say. */
+static uint64_t held(struct shoal *s, unsigned copies)
+{
+    uint64_t n = 0;
+    const struct model *m = s->k[0].m;
+    for (uint32_t id = 0; id < model_object_count(m); id++) {
+        unsigned c = 0;
+        for (int i = 0; i <= ALL; i++) {
+            c += s->k[i].n && on_disk(&s->k[i], id);
+        }
+        n += model_object(m, id)->kind == MODEL_EXPERT && c >= copies ? s->one : 0;
+    }
+    return n;
+}
+
+static uint64_t whole(const struct shoal *s, double share)
+{
+    return (uint64_t)(share * (double)s->experts) / s->one * s->one;
+}
+
+static void say(struct shoal *s, const char *what)
+{
+    fprintf(stderr, "%s: once %.1f %%, twice %.1f %% of the experts; origin gave %.3f of one copy\n",
+                  what, 100. * (double)held(s, 1) / (double)s->experts,
+                  100. * (double)held(s, 2) / (double)s->experts,
+                  (double)kit_origin_bytes(s->origin) / (double)(s->spine + s->experts));
+    for (int i = 0; i <= ALL; i++) {
+        if (s->k[i].n) {
+            char *why = kit_status_text(&s->k[i], "homes.why");
+            fprintf(stderr, 
+                "  %d: budget %.0f used %.0f, copied %.0f warmed %.0f waiting %.0f missing "
+                "%.0f failed %.0f no room %.0f offered %.0f released %.0f%s\n",
+                i, kit_status(&s->k[i], "homes.budget"), kit_status(&s->k[i], "homes.used"),
+                kit_status(&s->k[i], "homes.copied"), kit_status(&s->k[i], "homes.warmed"),
+                kit_status(&s->k[i], "homes.waiting"), kit_status(&s->k[i], "homes.missing"),
+                kit_status(&s->k[i], "homes.failed"), kit_status(&s->k[i], "homes.no_room"),
+                kit_status(&s->k[i], "homes.offered"), kit_status(&s->k[i], "homes.released"), why);
+            free(why);
+        }
+    }
+}
+
+/* Less than the model: as much as there is room for, each object once, from the origin once. */
+static void test_below(void **state)
+{
+    struct shoal s = {0};
+    begin(&s, (const double[ALL]){0.2, 0.3, 0.25});
+    uint64_t before = kit_origin_bytes(s.origin); /* metadata, more than once, by `sizes` too */
+    uint64_t possible = whole(&s, 0.2) + whole(&s, 0.3) + whole(&s, 0.25);
+    warm(&s, 1);
+    until((double)held(&s, 1) >= 0.99 * (double)possible);
+    until(kit_status(&s.k[0], "homes.warm") == 0 && kit_status(&s.k[2], "homes.warm") == 0);
+    say(&s, "0.75 of the model");
+    uint64_t gave = kit_origin_bytes(s.origin) - before;
+    assert_true((double)gave <= ORIGIN_SLACK * (double)(s.spine + held(&s, 1)));
+    assert_true(held(&s, 1) <= possible);
+    assert_int_equal(held(&s, 2), 0);
+    /* used: everything lasts, one at the expense of none */
+    uint64_t was = held(&s, 1);
+    kit_get_all(&s.k[0], 0, 3);
+    assert_true(held(&s, 1) + s.one >= was);
+    end(&s);
+}
+
+/* More than the model: second copies; then one leaves for good, and one comes. */
+static void test_above(void **state)
+{
+    struct shoal s = {0};
+    begin(&s, (const double[ALL]){0.8, 0.9, 0.8});
+    warm(&s, 0);
+    until(held(&s, 1) == s.experts);
+    until((double)held(&s, 2) >= 0.98 * (double)s.experts); /* 2.5 are there: nearly all twice */
+    say(&s, "2.5 of the model");
+    uint64_t before = kit_origin_bytes(s.origin);
+
+    struct err e = {0};
+    kit_get_all(&s.k[1], 0, 2); /* demand does not cost the last copies */
+    assert_int_equal(held(&s, 1), s.experts);
+
+    const struct key_id gone = *mesh_id(node_mesh(s.k[2].n));
+    kit_close(&s.k[2]);
+    struct identity me;
+    struct member m;
+    struct key_id removed;
+    char text[ID_TEXT];
+    id_text(&gone, text);
+    assert_int_equal(identity_open(s.k[0].home, NULL, &me, &e), 0);
+    assert_int_equal(member_open(s.k[0].home, &me, &m, &e), 0);
+    assert_int_equal(member_remove(&m, text, false, 1, &removed, &e), 0);
+    member_close(&m);
+    identity_close(&me);
+    mesh_look(node_mesh(s.k[0].n));
+    until(kit_status(&s.k[0], "members") == ALL); /* of four, one of which has not been up yet */
+    until((double)held(&s, 1) >= 0.999 * (double)s.experts);
+    say(&s, "one has left for good");
+
+    uint64_t once = held(&s, 1), twice = held(&s, 2);
+    up(&s, 3, 0.5);
+    kit_connected(&s.k[3], 2);
+    uint64_t room = whole(&s, 0.5), lack = s.experts - once + s.experts - twice;
+    uint64_t more = room < lack ? room : lack;
+    until((double)(held(&s, 1) + held(&s, 2)) >= (double)(once + twice) + 0.95 * (double)more);
+    say(&s, "one has come");
+    end(&s);
+}
+
+/* One is full of what nobody else has, and must take in more: what goes is taken over first. */
+static void test_offer(void **state)
+{
+    struct shoal s = {0};
+    begin(&s, (const double[ALL]){0.25, 0.9, 0.05});
+    on_battery = true; /* nobody makes copies by itself ... */
+    uint32_t first = 0, n = 0;
+    const struct model *m = s.k[0].m;
+    while (model_object(m, first)->kind != MODEL_EXPERT) {
+        first++;
+    }
+    uint32_t count = (uint32_t)(s.experts / s.one), fits = (uint32_t)(whole(&s, 0.25) / s.one);
+    for (; n < fits; n++) {
+        kit_get(&s.k[0], first + n);
+    }
+    until(held(&s, 1) >= (uint64_t)(fits - 1) * s.one);
+    on_battery = false; /* ... but offers are taken */
+    for (; n < fits + fits / 2 && n < count; n++) {
+        kit_get(&s.k[0], first + n);
+        usleep(20000);
+    }
+    until(kit_status(&s.k[1], "homes.copied") > 0);
+    until(held(&s, 1) >= (uint64_t)(fits - 1) * s.one);
+    for (uint32_t i = 0; i < fits; i++) { /* what was there first is still there, somewhere */
+        bool there = false;
+        for (int k = 0; k < ALL; k++) {
+            there = there || on_disk(&s.k[k], first + i);
+        }
+        assert_true(there);
+    }
+    end(&s);
+}
+
+static void test_battery(void **state)
+{
+    struct shoal s = {0};
+    on_battery = true;
+    s.origin = kit_origin(s.url);
+    sizes(&s);
+    kit_keeper(&s.k[0]);
+    kit_member(&s.k[1], &s.k[0]);
+    on_battery = true;
+    up(&s, 0, 1.2);
+    kit_get_all(&s.k[0], 0, 4);
+    up(&s, 1, 1.2);
+    kit_connected(&s.k[1], 1);
+    until(kit_status(&s.k[1], "homes.waiting") > 0);
+    assert_int_equal(kit_status(&s.k[1], "homes.background"), 0);
+    assert_int_equal(kit_status(&s.k[1], "homes.copied"), 0);
+    on_battery = false;
+    until(kit_status(&s.k[1], "homes.waiting") == 0 && held(&s, 2) > 0);
+    until(held(&s, 2) == held(&s, 1));
+    kit_end(&s.k[1]);
+    kit_end(&s.k[0]);
+    demo_server_stop(s.origin);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_battery),
+        cmocka_unit_test(test_below),
+        cmocka_unit_test(test_above),
+        cmocka_unit_test(test_offer),
+    };
+    cmocka_set_test_filter(getenv("KIT_ONLY"));
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
