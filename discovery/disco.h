@@ -167,7 +167,8 @@ struct disco_options {
     void (*on_peer)(void *ctx, const struct disco_peer *p, enum disco_event ev);
     /* One line for each change of state, without newline. NULL = none. */
     void (*log)(void *ctx, const char *line);
-    bool brief; /* no lines about interfaces and peers that come and go as they should */
+    /* No lines about interfaces, peers and the responder that come and go: disco_why tells. */
+    bool brief;
 };
 
 /* Validates and copies the options, reads the remembered addresses, starts announcing and

@@ -64,7 +64,7 @@ static void went_wrong(struct disco *d, struct ifstate *f, uint64_t now, int cod
         }
     }
     if (code == BE_NO_RESPONDER) {
-        if (d->responder != RESPONDER_DOWN) {
+        if (d->responder != RESPONDER_DOWN && !d->brief) {
             core_log(
                 d,
                 "Bonjour does not answer (%s): other nodes are found by --peer and by remembered "
@@ -87,7 +87,7 @@ static void note(struct disco *d, const struct ifstate *f, const char *what)
 
 static void works(struct disco *d, struct ifstate *f)
 {
-    if (d->responder == RESPONDER_DOWN) {
+    if (d->responder == RESPONDER_DOWN && !d->brief) {
         core_log(d, "Bonjour answers again");
     }
     d->responder = RESPONDER_UP;

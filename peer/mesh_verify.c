@@ -74,6 +74,8 @@ static struct plink *find(struct mesh *m, const char *text, struct err *e)
         if (!l) {
             err_set(e, ERR_OFFLINE, "peer %s is not connected", text);
         }
+    } else if (code == ERR_NOTFOUND && !id_find(text, &m->me.id, 1, &at, NULL)) {
+        err_set(e, ERR_ARG, "%s is this node: name another (shoal peers)", text);
     } else if (code == ERR_NOTFOUND || code == ERR_FORMAT) {
         err_set(e, ERR_NOTFOUND, "no member of this shoal is %s, and no connected one is named so",
                 text);

@@ -128,6 +128,11 @@ static int read_token(int argc, char **argv, struct buf *out, struct err *e)
     int r = 0;
     if (argc == 1 && !strcmp(argv[0], "-")) {
         r = plat_read_stdin(out, e);
+        if (!r && !out->n) {
+            return err_set(e, ERR_FORMAT,
+                           "standard input is empty, where an invite should be: what did shoal "
+                           "invite say?");
+        }
         return r == ERR_LIMIT ? err_set(e, r, "standard input is too long to be an invite") : r;
     }
     for (int i = 0; !r && i < argc; i++) {
@@ -177,7 +182,7 @@ static int join(struct cli_home *h, const struct join_opts *o, int argc, char **
         bool member = !r && is_member_of(&h->m, &t);
         r = r ? r : mesh_join(h->path, token.p, ms, on_step, &s, e);
         if (r && member) { /* a keeper that knows it has nothing to take in */
-            cli_note(h->c, "%s; this node is a member of that shoal already", e->msg);
+            cli_note(h->c, "this node is a member of that shoal already (%s)", e->msg);
             r = 0;
         }
         crypto_wipe(&t, sizeof t);
@@ -216,9 +221,9 @@ static int run_join(struct cli *c, const void *opts, int argc, char **argv)
         char id[ID_SHORT], group[ID_SHORT];
         id_short(&h.me.id, id);
         id_short(&h.m.group, group);
-        printf("This machine is node %s, one of %zu members of the shoal %s.\n"
+        printf("This machine is node %s, a member of the shoal %s (members: %zu).\n"
                "Its files are in %s.\n",
-               id, h.m.roster.members_n, group, h.path);
+               id, group, h.m.roster.members_n, h.path);
         say_networks(nets);
         printf("\nNext:\n"
                "  shoal up%s\n"

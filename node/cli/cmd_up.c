@@ -188,7 +188,7 @@ static int open_node(struct up *u, const struct up_opts *o, struct err *e)
     pthread_mutex_lock(&u->lock);
     r = node_open(&no, &u->node, e);
     pthread_mutex_unlock(&u->lock);
-    return r;
+    return r ? cli_model_hint(u->source.p, e) : 0;
 }
 
 static int open_service(struct up *u, const struct up_opts *o, struct err *e)

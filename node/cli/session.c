@@ -94,6 +94,23 @@ int cli_model_source(const char *exe, const char *model, struct buf *out, struct
     return buf_adds(out, model) ? err_set(e, ERR_LIMIT, "--model is too long") : 0;
 }
 
+int cli_model_hint(const char *source, struct err *e)
+{
+    struct stat sb;
+    struct buf config;
+    buf_init(&config, PATH_ROOM);
+    if (!is_url(source) && e->code == ERR_NOTFOUND &&
+        !buf_addf(&config, "%s/config.json", source) && stat(config.p, &sb)) {
+        err_set(
+            e, ERR_NOTFOUND,
+            "--model %s: there is no config.json in this folder: give the folder, or the URL, of a "
+            "K3 model",
+            source);
+    }
+    buf_free(&config);
+    return e->code;
+}
+
 /* The model of the node that runs in this home: what a guest without --model means. */
 static bool find_running(struct cli_session *s, const char *home)
 {
@@ -255,7 +272,7 @@ static int open_store(struct cli_session *s, const struct model_opts *o,
         r = store_open(&so, &s->st, e);
     }
     if (r) {
-        return r;
+        return cli_model_hint(s->source, e);
     }
     s->st = s->node ? node_store(s->node) : s->st;
     s->m = store_model(s->st);

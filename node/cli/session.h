@@ -128,6 +128,8 @@ void cli_session_computing(struct cli_session *s, int by);
 /* Append what --model means: the folder or URL, or the demo model's folder when it is NULL, checked
  * as far as it can be without opening it. */
 int cli_model_source(const char *exe, const char *model, struct buf *out, struct err *e);
+/* Why a model could not be opened, in plainer words when its folder holds none. Returns e->code. */
+int cli_model_hint(const char *source, struct err *e);
 /* ERR_NOTFOUND with a sentence when the model came without a tokenizer. */
 int cli_session_need_tok(const struct cli_session *s, struct err *e);
 /* Say what the worker is doing now (progress.c); total may be 0. */

@@ -149,6 +149,8 @@ static void t_join(void **state)
     FAILS("used", "join", text, "--home", c);
     DO("join", text, "--home", b);
     must_fail("used", text, (const char *const[]){"join", "-", "--home", c, "--json", NULL});
+    must_fail("standard input is empty", "",
+              (const char *const[]){"join", "-", "--home", c, "--json", NULL});
     json_decref(inv);
     free(text);
 

@@ -228,6 +228,7 @@ static void t_household(void **state)
     assert_non_null(strstr(r.out.p, "bit for bit: 3 tokens"));
     spawn_free(&r);
     FAILS("no", "verify", "zzzz", "--home", a);
+    FAILS("is this node", "verify", str_of(ready, "short"), "--home", a);
 
     /* Another model there: said, and the status is 1. */
     assert_int_equal(spawn_end(&ub, SIGTERM), 0);

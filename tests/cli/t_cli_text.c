@@ -145,7 +145,7 @@ static void t_errors(void **state)
     fails("/nonexistent/model", "http(s) URL", "config.json");
     fails(MODEL "/config.json", "config.json", "is a file");
     fails("ftp://host/model", "ftp://host/model", "http");
-    fails(dir, "config.json", "");
+    fails(dir, "there is no config.json in this folder", dir);
     snprintf(path, sizeof path, "%s/config.json", dir);
     assert_int_equal(file_write_atomic(path, "{\"a\": [", 7, 0600, &e), 0);
     fails(dir, "config.json", "");
