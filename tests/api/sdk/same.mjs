@@ -48,6 +48,41 @@ await check('again, from kept states, streamed', async () => {
   for (const [i, q] of requests.entries()) assert.deepEqual(await streamed(node.url, q), want[i], `request ${i}`);
 });
 await node.stop();
+
+// 20 prompts, 500 tokens each: alone and whole; all at once on another server, streamed, while others come and go; then
+// on that one from kept states.
+const long = Array.from({ length: 20 }, (_, i) => ({
+  messages: [{ role: 'user', content: [`Define whale number ${i}.`, 'The harbour at night. '.repeat(i), `{"n": ${i}}`, `${i} é€😀`][i % 4] + ' Go on.' }],
+  reasoning_effort: i % 5 ? 'none' : 'low', max_tokens: 500, ignore_eos: true, ...(i % 2 ? { temperature: 0.8, top_p: 0.95, seed: i } : { temperature: 0 }),
+}));
+const wanted = [];
+const equal = (got) => got.forEach((g, i) => assert.deepEqual(g, wanted[i], `prompt ${i}`));
+node = await serve({ batch: 1, chunk: 16 });
+await check('20 prompts of 500 tokens, alone', async () => {
+  for (const q of long) wanted.push(await whole(node.url, q));
+  wanted.forEach((w) => assert.equal(w.tokens, 500));
+  assert.ok(new Set(wanted.map((w) => w.reasoning + w.content)).size >= 15);
+});
+await node.stop();
+node = await serve({ batch: 8 });
+await check('at once, streamed, beside others that come and go', async () => {
+  let over = false;
+  const others = (async () => {
+    for (let i = 0; !over; i++) {
+      const c = new AbortController();
+      const r = fetch(node.url + '/v1/chat/completions', { method: 'POST', signal: c.signal, body: JSON.stringify({ ...long[i % 20], stream: true, seed: 99 }) });
+      await (await r).body.getReader().read();
+      c.abort();
+      await new Promise((go) => setTimeout(go, 100));
+    }
+  })();
+  const got = await Promise.all(long.map((q) => streamed(node.url, q)));
+  over = true;
+  await others;
+  equal(got);
+});
+await check('and once more, from kept states', async () => equal(await Promise.all(long.map((q, i) => (i % 2 ? streamed : whole)(node.url, q)))));
+await node.stop();
 for (const options of [{ batch: 5 }, { batch: 5, chunk: 7 }, { batch: 3, chunk: 2 }]) {
   node = await serve(options);
   await check('five at once, of all kinds: ' + JSON.stringify(options), async () => {
