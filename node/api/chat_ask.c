@@ -190,6 +190,7 @@ int oai_chat_ask(struct oai *o, const char *text, size_t n, const struct pyjson 
     if (!p.open) {
         r = err_set(e, ERR_ARG, "add_generation_prompt: an answer needs it");
     }
+    a->prompt.max = OAI_TOKENS_MAX(o);
     r = r ? r : chat_prompt_ids(&p, o->m.tok, &a->prompt, e);
     chat_prompt_free(&p);
     r = r ? r : bounds(o, a, e);

@@ -223,6 +223,7 @@ static int read_prompt(struct oai *a, const struct pyjson *root, struct gen_ask 
         p = p->items[0]; /* a list of one */
     }
     if (p && p->type == PYJSON_STRING && p->n) {
+        ask->prompt.max = OAI_TOKENS_MAX(a);
         return tok_encode(a->m.tok, p->s, p->n, false, &ask->prompt, e);
     }
     if (p && p->type == PYJSON_ARRAY && p->count && p->items[0]->type == PYJSON_NUMBER) {

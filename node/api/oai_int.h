@@ -12,6 +12,9 @@
 #include <stdatomic.h>
 
 #define OAI_FINGERPRINT 48
+/* Where tokenizing a prompt is given up: far enough behind what the model takes that the refusal
+ * can mostly say how long it is. All requests wait while one is read. */
+#define OAI_TOKENS_MAX(a) ((size_t)(a)->m.positions + 65536)
 #define OAI_SSE "text/event-stream; charset=utf-8"
 
 struct oai {

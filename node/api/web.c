@@ -375,7 +375,9 @@ int web_open(const struct web_opts *o, struct web **out, struct err *e)
     h->o = *o;
     pthread_mutex_init(&h->mu, NULL);
     pthread_cond_init(&h->cond, NULL);
-    unsigned flags = MHD_USE_AUTO_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME;
+    /* poll, not epoll: with that the library (0.9.75) at times misses that suspended clients went,
+     * and keeps their descriptors until they time out */
+    unsigned flags = MHD_USE_POLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME;
     flags |= sa.ss_family == AF_INET6 ? MHD_USE_IPv6 : 0;
     errno = 0;
     h->d = MHD_start_daemon(

@@ -43,11 +43,12 @@ uint32_t tok_ranks(const struct tok *t); /* number of ordinary tokens = the firs
 struct tok_ids {
     uint32_t *v;
     size_t n;
+    size_t max; /* more than so many are refused with ERR_LIMIT; 0: no maximum */
     size_t cap; /* private */
 };
 void tok_ids_init(struct tok_ids *l);
 void tok_ids_free(struct tok_ids *l);            /* empty again, usable again */
-int tok_ids_add(struct tok_ids *l, uint32_t id); /* 0 or ERR_NOMEM */
+int tok_ids_add(struct tok_ids *l, uint32_t id); /* 0, ERR_NOMEM or ERR_LIMIT */
 
 /* Append the ids of text[0..n) to *out. `trusted`: the spellings of all special tokens are read as
  * their ids (structure the program wrote itself); otherwise they are ordinary characters (anything

@@ -27,6 +27,9 @@ void tok_ids_free(struct tok_ids *l)
 
 int tok_ids_add(struct tok_ids *l, uint32_t id)
 {
+    if (l->max && l->n >= l->max) {
+        return ERR_LIMIT;
+    }
     if (l->n == l->cap) {
         size_t cap = l->cap ? 2 * l->cap : 64;
         uint32_t *v = cap > SIZE_MAX / sizeof *v ? NULL : realloc(l->v, cap * sizeof *v);
@@ -182,7 +185,9 @@ int tok_encode(const struct tok *t, const char *text, size_t n, bool trusted, st
     free(repaired);
     if (r) {
         out->n = before;
-        return err_set(e, r, "out of memory for the tokens of a text of %zu bytes", n);
+        return r == ERR_LIMIT
+                   ? err_set(e, r, "there are more than %zu tokens: send less", out->max)
+                   : err_set(e, r, "out of memory for the tokens of a text of %zu bytes", n);
     }
     return 0;
 }

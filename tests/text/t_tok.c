@@ -336,6 +336,24 @@ static struct buf streamed(const uint8_t *p, size_t n, size_t cut, uint32_t *x)
 
 #define R "\xef\xbf\xbd" /* U+FFFD */
 
+static void no_more_than_a_maximum(void **state)
+{
+    (void)state;
+    struct tok_ids ids = {.max = 10};
+    struct err e = {0};
+    char digits[64];
+    memset(digits, '7', sizeof digits);
+    assert_int_equal(tok_encode(demo, "ab", 2, false, &ids, &e), 0);
+    size_t had = ids.n;
+    assert_int_equal(tok_encode(demo, digits, sizeof digits, false, &ids, &e), ERR_LIMIT);
+    assert_non_null(strstr(e.msg, "more than 10 tokens"));
+    assert_int_equal(ids.n, had);
+    ids.max = 0;
+    assert_int_equal(tok_encode(demo, digits, sizeof digits, false, &ids, &e), 0);
+    assert_true(ids.n > 10);
+    tok_ids_free(&ids);
+}
+
 static void stream_of_known_sequences(void **state)
 {
     /* Tables 3-8 to 3-11 of the Unicode standard, chapter 3.9, and the bounds of each row. */
@@ -604,17 +622,12 @@ int main(void)
 {
     demo = fixture_tok();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(malformed_rank_files),
-        cmocka_unit_test(maxima_of_rank_files),
-        cmocka_unit_test(malformed_configs),
-        cmocka_unit_test(special_ids),
-        cmocka_unit_test(longest_special_wins),
-        cmocka_unit_test(ids_are_appended),
-        cmocka_unit_test(stream_of_known_sequences),
-        cmocka_unit_test(random_bytes_round_trip),
-        cmocka_unit_test(merges_follow_the_definition),
-        cmocka_unit_test(unicode_classes),
-        cmocka_unit_test(threads_share_one),
+        cmocka_unit_test(malformed_rank_files),    cmocka_unit_test(maxima_of_rank_files),
+        cmocka_unit_test(malformed_configs),       cmocka_unit_test(special_ids),
+        cmocka_unit_test(longest_special_wins),    cmocka_unit_test(ids_are_appended),
+        cmocka_unit_test(no_more_than_a_maximum),  cmocka_unit_test(stream_of_known_sequences),
+        cmocka_unit_test(random_bytes_round_trip), cmocka_unit_test(merges_follow_the_definition),
+        cmocka_unit_test(unicode_classes),         cmocka_unit_test(threads_share_one),
     };
     int r = cmocka_run_group_tests(tests, NULL, NULL);
     tok_close(demo);
