@@ -96,9 +96,11 @@ bool plan_patient(struct fetch *f, const struct flight *fl)
     }
     for (uint32_t i = 0; i < f->slots; i++) {
         struct source *s = f->peer[i];
-        if (!s || !s->leases || !plan_candidate(f, fl, s) || s->rec->pause_until > f->now) {
-            continue;
+        if (!s || !s->leases || !plan_candidate(f, fl, s) ||
+            (s->rec->pause_until > f->now && s->rec->pause > FETCH_PAUSE_MIN_NS)) {
+            continue; /* not there, or late again and again */
         }
+        /* It was late once, or may be: that is a busy machine. */
         double need = (double)(source_queued(s, fl->prio) + fl->left) / source_rate_now(f, s) * 1e9;
         if (!source_proven(s) || need < (double)FETCH_LEASE_PATIENCE_NS) {
             f->origin_at = u64_min(f->origin_at, until);

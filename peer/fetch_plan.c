@@ -133,7 +133,7 @@ static void assign(struct fetch *f, struct flight *fl, double *backlog)
     while (fl->unasked) {
         uint32_t n = plan_candidates(f, fl, desperate, c);
         if (!n) {
-            if (desperate || relay_outside(f, fl)) {
+            if (desperate || (relay_outside(f, fl) && !plan_patient(f, fl))) {
                 return;
             }
             desperate = true;

@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <limits.h>
 #include <stdlib.h>
 
 #define CLOSE_MS 1500 /* for the goodbyes */
@@ -585,7 +586,7 @@ int mesh_wait_peers(struct mesh *m, int n, unsigned timeout_ms)
             uv_mutex_unlock(&m->mu);
             mesh_post(m, &x.n);
             uv_mutex_lock(&m->mu);
-            if (!x.others) {
+            if (!x.others || (n == INT_MAX && atomic_load(&m->n_up) >= (int)x.others)) {
                 break;
             }
             look = now + WAIT_LOOK_NS;

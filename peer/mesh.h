@@ -79,11 +79,13 @@ struct mesh_words {
 /* One read of a small file of a model's address, for a peer (share.h of the store). */
 struct mesh_file_read {
     uint8_t scope[SHA256_SIZE]; /* which address */
+    uint8_t asker[SHA256_SIZE]; /* node id */
     char name[MESH_FILE_NAME];
     uint64_t off;
     size_t n; /* at most WIRE_RAW_MAX */
     /* Called once, on any thread, also before file_read returns. code 0: p (malloc'ed, the mesh's
-     * from now on) has `got` bytes, the file `total`. ERR_NOTFOUND: not here. */
+     * from now on) has `got` bytes, the file `total`. ERR_NOTFOUND: not here. ERR_BUSY: ask again
+     * (it is being fetched). */
     void (*done)(struct mesh_file_read *r, int code);
     uint8_t *p;
     size_t got;
@@ -267,8 +269,8 @@ int mesh_status(struct mesh *m, struct buf *out, struct err *e);
 int mesh_why(struct mesh *m, struct buf *out, struct err *e);
 /* How many peers are connected, hello done. */
 int mesh_peers(struct mesh *m);
-/* Wait until n peers are connected, at most timeout_ms; not at all when the home is in no shoal or
- * alone in it. Returns how many are. Not on the LAN thread. */
+/* Wait until n peers (INT_MAX: all members) are connected, at most timeout_ms; not at all when the
+ * home is in no shoal or alone in it. Returns how many are. Not on the LAN thread. */
 int mesh_wait_peers(struct mesh *m, int n, unsigned timeout_ms);
 /* How many connected members have this object and are not banned. */
 int mesh_holders(struct mesh *m, struct object_key k, uint32_t *n);
@@ -292,7 +294,8 @@ int mesh_invite(struct mesh *m, uint32_t uses, uint32_t seconds, char out[TOKEN_
 /* Append a whole small file of a model's address, of at most `max` bytes (and WIRE_FILE_MAX), from
  * a connected member (the next one goes on where one fails, so two of them may have given parts).
  * from: the short id of the one that gave the last part; may be NULL. timeout_ms 0: 30 s.
- * ERR_NOTFOUND: no connected member has it, or gave it; ERR_LIMIT: it is longer than `max`;
+ * ERR_NOTFOUND: no connected member has it, or gave it; ERR_BUSY: for three seconds one asked for
+ * patience; ERR_LIMIT: it is longer than `max`;
  * ERR_TIMEOUT; ERR_CANCELLED: closing. The bytes are whatever the member said: the caller compares
  * digests. A name has parts between slashes, none of them empty, "." or "..". */
 int mesh_file(struct mesh *m, const uint8_t scope[SHA256_SIZE], const char *name, uint64_t max,

@@ -233,7 +233,8 @@ static void go(struct mesh *m, struct file_ask *a, uint64_t now)
                 err_set(&a->e, ERR_NOTFOUND, "no connected peer has the file %s", a->name);
             } else if (!a->broken) {
                 struct err why = a->e;
-                err_set(&a->e, why.code == ERR_LIMIT ? ERR_LIMIT : ERR_NOTFOUND,
+                err_set(&a->e,
+                        why.code == ERR_LIMIT || why.code == ERR_BUSY ? why.code : ERR_NOTFOUND,
                         "no connected peer gave the file %s: %s", a->name, why.msg);
             }
             end(m, a);

@@ -126,6 +126,7 @@ void mesh_on_file_get(struct plink *l, const Shoal__FileGet *x)
         return;
     }
     memcpy(g->r.scope, x->scope.data, SHA256_SIZE);
+    memcpy(g->r.asker, l->inst.id.b, SHA256_SIZE);
     memcpy(g->r.name, x->name, strlen(x->name) + 1); /* WIRE_FILE_NAME at most */
     g->r.off = x->offset;
     g->r.n = x->length;

@@ -28,6 +28,8 @@
 #define MS_NS 1000000ull
 #define META_WAIT_MS 3000
 #define META_FILE_MS 15000
+#define META_ALL_MS 500    /* for all members, when one is there */
+#define META_BUSY_MS 60000 /* for one that fetches it */
 
 /* ---- files.c ---- */
 
