@@ -74,7 +74,7 @@ static int connected(struct scene *s, const char *text)
 {
     struct sockaddr_in to = {.sin_family = AF_INET};
     to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    to.sin_port = htons((uint16_t)atoi(strrchr(web_url(s->h), ':') + 1));
+    to.sin_port = htons((uint16_t)strtoul(strrchr(web_url(s->h), ':') + 1, NULL, 10));
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
     assert_int_equal(write(fd, text, strlen(text)), strlen(text));
