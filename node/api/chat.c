@@ -129,6 +129,13 @@ static json_t *call_json(const struct gen_event *ev)
                      "name", ev->name, "arguments", oai_text(ev->text, ev->text_n));
 }
 
+static json_t *last_chunk(struct chat *c, const struct gen_event *ev)
+{
+    json_t *v = chunk_json(c, json_array());
+    json_object_set_new(v, "usage", usage_json(ev->usage));
+    return v;
+}
+
 static void stream_event(struct chat *c, struct gen *g, const struct gen_event *ev)
 {
     struct web_req *r = gen_req(g);
@@ -151,19 +158,8 @@ static void stream_event(struct chat *c, struct gen *g, const struct gen_event *
     case GEN_END:
         send_delta(c, r, ev->choice, json_object(), NULL, oai_finish_word(ev->finish));
         break;
-    case GEN_DONE:
-        if (c->stream.usage) {
-            v = chunk_json(c, json_array());
-            json_object_set_new(v, "usage", usage_json(ev->usage));
-            send_chunk(c, r, v);
-        }
-        oai_sse_done(r);
-        break;
-    case GEN_FAIL:
-        oai_sse_fail(r, ev->err);
-        break;
     default:
-        oai_sse_waiting(r, ev);
+        oai_sse_rest(r, ev, ev->type == GEN_DONE && c->stream.usage ? last_chunk(c, ev) : NULL);
     }
 }
 

@@ -200,3 +200,16 @@ int oai_chat_ask(struct oai *o, const char *text, size_t n, const struct pyjson 
     a->fallback = o->o.think;
     return r;
 }
+
+int oai_chat_ask_told(struct oai *o, struct buf *chat, struct gen_ask *a, struct err *e)
+{
+    struct pyjson_doc *d = NULL;
+    int r = pyjson_parse(chat->p, chat->n, false, &d, e);
+    r = r ? r : oai_chat_ask(o, chat->p, chat->n, pyjson_root(d), a, e);
+    pyjson_free(d);
+    if (!r) {
+        a->own_request = buf_take(chat, NULL);
+        a->request = a->own_request;
+    }
+    return r;
+}

@@ -102,10 +102,16 @@ static json_t *choice_json(struct completion *c, size_t i, const char *text, siz
                      finish ? json_string(finish) : json_null());
 }
 
+static json_t *last_chunk(struct completion *c, const struct gen_event *ev)
+{
+    json_t *v = body(c, json_array());
+    json_object_set_new(v, "usage", oai_usage_json(ev->usage));
+    return v;
+}
+
 static void stream_event(struct completion *c, struct gen *g, const struct gen_event *ev)
 {
     struct web_req *r = gen_req(g);
-    json_t *v;
     web_stream(r, 200, OAI_SSE);
     if ((ev->type == GEN_TEXT || ev->type == GEN_END) && c->echo && !c->echoed[ev->choice]) {
         c->echoed[ev->choice] = true;
@@ -125,19 +131,8 @@ static void stream_event(struct completion *c, struct gen *g, const struct gen_e
                 body(c, json_pack("[o]",
                                   choice_json(c, ev->choice, "", 0, oai_finish_word(ev->finish)))));
         break;
-    case GEN_DONE:
-        if (c->stream.usage) {
-            v = body(c, json_array());
-            json_object_set_new(v, "usage", oai_usage_json(ev->usage));
-            oai_sse(r, NULL, v);
-        }
-        oai_sse_done(r);
-        break;
-    case GEN_FAIL:
-        oai_sse_fail(r, ev->err);
-        break;
     default:
-        oai_sse_waiting(r, ev);
+        oai_sse_rest(r, ev, ev->type == GEN_DONE && c->stream.usage ? last_chunk(c, ev) : NULL);
     }
 }
 

@@ -60,16 +60,21 @@ void oai_begin(struct oai *a, struct web_req *r, int rc, struct gen_ask *ask,
     gen_ask_free(ask);
 }
 
-void oai_sse_done(struct web_req *r)
+void oai_sse_rest(struct web_req *r, const struct gen_event *ev, json_t *last)
 {
-    web_write(r, "data: [DONE]\n\n", 14);
-    web_end(r);
-}
-
-void oai_sse_fail(struct web_req *r, const struct err *e)
-{
-    oai_sse(r, NULL, oai_error_json(false, oai_status(e), code_of(e), e->msg));
-    web_end(r);
+    if (last) {
+        oai_sse(r, NULL, last);
+    }
+    if (ev->type == GEN_DONE) {
+        web_write(r, "data: [DONE]\n\n", 14);
+        web_end(r);
+    } else if (ev->type == GEN_FAIL) {
+        oai_sse(r, NULL,
+                oai_error_json(false, oai_status(ev->err), code_of(ev->err), ev->err->msg));
+        web_end(r);
+    } else {
+        oai_sse_waiting(r, ev);
+    }
 }
 
 const char *oai_finish_word(enum gen_finish f)

@@ -243,7 +243,6 @@ static int read_request(struct oai *a, const struct pyjson *root, struct gen_ask
                         bool counting, struct err *e)
 {
     struct buf chat;
-    struct pyjson_doc *d = NULL;
     buf_init(&chat, WEB_BODY_MAX);
     int rc = oai_known(root, names, NULL, e);
     rc = rc ? rc : oai_check_model(a, root, e);
@@ -254,13 +253,7 @@ static int read_request(struct oai *a, const struct pyjson *root, struct gen_ask
         rc = err_set(e, ERR_ARG, "max_tokens: it is missing");
     }
     rc = rc ? rc : messages_as_chat(root, &chat, e);
-    rc = rc ? rc : pyjson_parse(chat.p, chat.n, false, &d, e);
-    rc = rc ? rc : oai_chat_ask(a, chat.p, chat.n, pyjson_root(d), ask, e);
-    pyjson_free(d);
-    if (!rc) {
-        ask->own_request = buf_take(&chat, NULL);
-        ask->request = ask->own_request;
-    }
+    rc = rc ? rc : oai_chat_ask_told(a, &chat, ask, e);
     buf_free(&chat);
     return rc;
 }

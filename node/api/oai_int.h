@@ -56,9 +56,9 @@ json_t *oai_text(const char *s, size_t n); /* valid UTF-8 */
  * (429 with Retry-After when the queue is full). ctx is the format's or freed, *ask is empty. */
 void oai_begin(struct oai *a, struct web_req *r, int rc, struct gen_ask *ask,
                const struct gen_format *format, void *ctx, bool stream, struct err *e);
-/* OpenAI's streams of chunks: "[DONE]", or the error; then nothing more. */
-void oai_sse_done(struct web_req *r);
-void oai_sse_fail(struct web_req *r, const struct err *e);
+/* What is alike in OpenAI's streams of chunks: signs of life; the last chunk (NULL: none; takes the
+ * reference) and "[DONE]", or the error, then nothing more. Does nothing for other events. */
+void oai_sse_rest(struct web_req *r, const struct gen_event *ev, json_t *last);
 const char *oai_finish_word(enum gen_finish f);
 json_t *oai_usage_json(const struct gen_usage *u); /* without details of the answer's tokens */
 
@@ -98,6 +98,8 @@ int oai_stream_opts(const struct pyjson *root, struct oai_stream *out, struct er
  * thinking, and the grammar that response_format, tool_choice and strict tools ask for. */
 int oai_chat_ask(struct oai *o, const char *text, size_t n, const struct pyjson *root,
                  struct gen_ask *a, struct err *e);
+/* The same from a text that another format was told as; on success it is the ask's. */
+int oai_chat_ask_told(struct oai *o, struct buf *chat, struct gen_ask *a, struct err *e);
 
 /* ---- endpoints: each answers or hands the request to gen_start ---- */
 void oai_chat(struct oai *a, struct web_req *r);

@@ -301,7 +301,6 @@ static int read_request(struct oai *a, const struct pyjson *root, struct gen_ask
                         struct err *e)
 {
     struct buf chat;
-    struct pyjson_doc *d = NULL;
     int64_t max = 0;
     buf_init(&chat, WEB_BODY_MAX);
     int rc = check_refused(root, e);
@@ -314,13 +313,7 @@ static int read_request(struct oai *a, const struct pyjson *root, struct gen_ask
         ask->max_new = max > (int64_t)GEN_MAX_TOKENS ? GEN_MAX_TOKENS : (uint32_t)max;
     }
     rc = rc ? rc : responses_as_chat(root, &chat, e);
-    rc = rc ? rc : pyjson_parse(chat.p, chat.n, false, &d, e);
-    rc = rc ? rc : oai_chat_ask(a, chat.p, chat.n, pyjson_root(d), ask, e);
-    pyjson_free(d);
-    if (!rc) {
-        ask->own_request = buf_take(&chat, NULL);
-        ask->request = ask->own_request;
-    }
+    rc = rc ? rc : oai_chat_ask_told(a, &chat, ask, e);
     buf_free(&chat);
     return rc;
 }
