@@ -188,6 +188,12 @@ static int open_node(struct up *u, const struct up_opts *o, struct err *e)
     pthread_mutex_lock(&u->lock);
     r = node_open(&no, &u->node, e);
     pthread_mutex_unlock(&u->lock);
+    if (r == ERR_BUSY && !strncmp(e->msg, "cannot listen", 13)) {
+        char was[sizeof e->msg];
+        memcpy(was, e->msg, sizeof was);
+        err_set(e, r, "%.400s; --peer-listen HOST:PORT names another (port 0: any that is free)",
+                was);
+    }
     return r ? cli_model_hint(u->source.p, e) : 0;
 }
 

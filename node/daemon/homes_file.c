@@ -117,9 +117,11 @@ void homes_save(struct homes *h)
         r = buf_add(&b, sum, sizeof sum);
     }
     path_of(h, path, sizeof path);
-    if (r || file_write_atomic(path, b.p, b.n, 0600, &e)) {
+    r = r ? r : file_write_atomic(path, b.p, b.n, 0600, &e);
+    /* A node in no shoal has no such folder, and nobody to remember. */
+    if (r && !(r == ERR_NOTFOUND && h->n_m < 2)) {
         node_log(h->n, "what other members keep is not remembered: %s",
-                 r ? "out of memory" : e.msg);
+                 e.msg[0] ? e.msg : "out of memory");
     } else {
         h->save = false;
     }

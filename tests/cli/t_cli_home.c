@@ -429,6 +429,23 @@ static void t_alone(void **state)
     await_num(home, "members", 1);
     assert_int_equal(spawn_end(&u, SIGTERM), 0);
     free(home);
+
+    /* One that has never seen a shoal has nothing to complain of, up to its end. */
+    struct err e;
+    struct buf said;
+    char *log = homes_at(dir, "log");
+    home = homes_at(dir, "single");
+    json_decref(UP(&u, home, "--offline"));
+    assert_int_equal(link(u.err, log), 0); /* its own name for it goes with it */
+    assert_int_equal(spawn_end(&u, SIGTERM), 0);
+    buf_init(&said, 1 << 20);
+    assert_int_equal(file_read_all(log, &said, &e), 0);
+    assert_int_equal(buf_add(&said, "", 1), 0);
+    assert_non_null(strstr(said.p, "stopping"));
+    assert_null(strstr(said.p, "cannot"));
+    buf_free(&said);
+    free(log);
+    free(home);
 }
 
 static void t_usage(void **state)
