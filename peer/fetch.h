@@ -145,6 +145,8 @@ struct fetch_ops {
     void (*lease_end)(void *ctx, struct object_key k, uint32_t retry_ms);
     /* Tell a peer that this node fetches these itself; n is 1 .. WIRE_TAKE_MAX. */
     void (*send_take)(void *ctx, uint32_t peer, const struct object_key *k, uint32_t n);
+    /* A member says that the origin has asked to be left alone for so long. May be NULL. */
+    void (*origin_busy)(void *ctx, uint64_t ms);
 };
 
 /* 0 in a number means the default beside it. */

@@ -266,7 +266,7 @@ static void begin(struct fetch *f)
 /* Nobody is asked for this object and nobody can be: the origin, waiting, the end. */
 static void without_source(struct fetch *f, struct flight *fl)
 {
-    if (fl->gets.next != &fl->gets) {
+    if (fl->gets.next != &fl->gets || (f->busy_until > f->now && !fl->peers_only)) {
         fl->no_source = 0;
         return;
     }

@@ -495,6 +495,9 @@ void fetch_on_origin_state(struct fetch *f, uint32_t peer, bool works, uint64_t 
         busy_ms = busy_ms < WIRE_BUSY_MS_MAX ? busy_ms : WIRE_BUSY_MS_MAX;
         s->busy_next = f->now + 2 * busy_ms * FETCH_MS;
         fetch_origin_busy(f, busy_ms);
+        if (f->o.ops.origin_busy) {
+            f->o.ops.origin_busy(f->o.ops.ctx, busy_ms);
+        }
     }
     fetch_leave(f);
 }

@@ -84,7 +84,7 @@ void plan_timers(struct fetch *f)
                 }
                 f->look_at = u64_min(f->look_at, fl->say_at);
                 if (fl->begun && f->now - fl->last_byte >= f->o.give_up_ms * FETCH_MS &&
-                    !relay_outside(f, fl)) {
+                    f->now >= f->busy_until && !relay_outside(f, fl)) {
                     char on[300];
                     flight_waits_for(f, fl, on, sizeof on);
                     flight_end(f, fl, ERR_TIMEOUT, "no byte for %llu s; %s",

@@ -49,6 +49,8 @@ struct mesh_origin {
     void (*cancel)(void *ctx, uint64_t id); /* what still comes for id is ignored */
     /* The priority is higher now. May be NULL: then it is a cancel and another get. */
     void (*raise)(void *ctx, uint64_t id, enum fetch_prio prio);
+    /* A member heard that it wants to be left alone: begin nothing new there. May be NULL. */
+    void (*busy)(void *ctx, uint64_t ms);
 };
 
 /* ---- signed statements about digests (peer/statement.h) ---- */

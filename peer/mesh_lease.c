@@ -50,6 +50,13 @@ static void op_take(void *ctx, uint32_t peer, const struct object_key *k, uint32
     }
 }
 
+static void op_origin_busy(void *ctx, uint64_t ms)
+{
+    struct mesh *m = ctx;
+    mesh_log_once(m, "the origin has asked a member to be left alone for %.0f s", (double)ms / 1e3);
+    m->origin.busy(m->origin.ctx, ms);
+}
+
 void mesh_lease_ops(struct mesh *m, struct fetch_opts *f)
 {
     f->leases = !m->o.no_features;
@@ -58,6 +65,7 @@ void mesh_lease_ops(struct mesh *m, struct fetch_opts *f)
     f->ops.chunk = op_chunk;
     f->ops.lease_end = op_lease_end;
     f->ops.send_take = op_take;
+    f->ops.origin_busy = m->o.origin && m->origin.busy ? op_origin_busy : NULL;
 }
 
 /* ---- what peers ask for ---- */

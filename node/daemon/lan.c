@@ -383,6 +383,11 @@ static void origin_raise(void *ctx, uint64_t id, enum fetch_prio prio)
     store_origin_raise(((struct lan *)ctx)->st, id, store_of(prio));
 }
 
+static void origin_busy(void *ctx, uint64_t ms)
+{
+    store_origin_pause(((struct lan *)ctx)->st, ms);
+}
+
 static int origin_data(void *ctx, uint64_t id, uint32_t chunk, void *p, size_t n,
                        const uint8_t *sha256)
 {
@@ -417,6 +422,10 @@ void lan_tick(struct lan *l)
     if (store_has_origin(l->st)) {
         store_origin_measured(l->st, &up, &rate, &latency);
         mesh_origin_state(l->mesh, up, rate, latency);
+        uint64_t busy_ms = store_origin_asked_ms(l->st);
+        if (busy_ms) {
+            mesh_origin_busy(l->mesh, busy_ms);
+        }
     }
     pthread_mutex_lock(&l->have_mu);
     bool lost = l->touched_lost;
@@ -469,7 +478,7 @@ int lan_open(struct node *n, struct lan **out, struct err *e)
 {
     struct lan *l = calloc(1, sizeof *l);
     const struct model *m = store_model(n->st);
-    struct mesh_origin origin = {l, origin_get, origin_cancel, origin_raise};
+    struct mesh_origin origin = {l, origin_get, origin_cancel, origin_raise, origin_busy};
     struct store_origin_answers answers = {l, origin_data, origin_fail};
     *out = NULL;
     if (!l) {

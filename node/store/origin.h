@@ -82,6 +82,9 @@ void origin_numbers(struct origin *o, uint64_t *bytes, uint64_t *retries);
 void origin_measured(struct origin *o, bool *up, double *bytes_s, double *latency_s);
 /* How long it wants to be left alone still (Retry-After and the like); 0: not known. */
 uint64_t origin_pause_ms(struct origin *o);
+uint64_t origin_asked_ms(struct origin *o); /* the same, only what it has said itself */
+/* Begin nothing new for so long; what runs goes on. */
+void origin_pause(struct origin *o, uint64_t ms);
 const char *origin_url(const struct origin *o);
 
 #endif

@@ -327,6 +327,18 @@ int store_origin_get(struct store *st, uint64_t id, struct object_key key, uint3
     return 0;
 }
 
+uint64_t store_origin_asked_ms(struct store *st)
+{
+    return st->origin ? origin_asked_ms(st->origin) : 0;
+}
+
+void store_origin_pause(struct store *st, uint64_t ms)
+{
+    if (st->origin) {
+        origin_pause(st->origin, ms);
+    }
+}
+
 void store_origin_raise(struct store *st, uint64_t id, enum store_prio prio)
 {
     struct asks *a = need_asks(st);

@@ -43,6 +43,7 @@ struct origin {
     struct origin_part *head, *tail; /* waiting, in order of submission */
     uint64_t seq, bytes, retries;
     uint64_t pause_until; /* clock_ns: nobody asks before */
+    uint64_t asked_until; /* the same, when it has said so itself (Retry-After) */
     uint64_t last_byte, last_wait_log, last_retry_log, last_retry_what;
     uint32_t host_fails; /* in a row, at the level of the host */
     uint32_t rng;

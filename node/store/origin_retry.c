@@ -131,6 +131,7 @@ void run_end(struct origin *o, struct run *r, enum http_verdict v, bool host_lev
             origin_queue_add(o, p);
             if ((host_level || wait_ms) && o->pause_until < p->not_before) {
                 o->pause_until = p->not_before;
+                o->asked_until = wait_ms ? p->not_before : o->asked_until;
             }
         }
         pthread_mutex_unlock(&o->mu);
@@ -220,6 +221,23 @@ void origin_measured(struct origin *o, bool *up, double *bytes_s, double *latenc
     *up = !o->down_at || clock_ns() - o->down_at > DOWN_NS;
     *bytes_s = o->rate;
     *latency_s = o->latency;
+    pthread_mutex_unlock(&o->mu);
+}
+
+uint64_t origin_asked_ms(struct origin *o)
+{
+    uint64_t now = clock_ns();
+    pthread_mutex_lock(&o->mu);
+    uint64_t ns = o->asked_until > now ? o->asked_until - now : 0;
+    pthread_mutex_unlock(&o->mu);
+    return ns / 1000000u;
+}
+
+void origin_pause(struct origin *o, uint64_t ms)
+{
+    uint64_t until = clock_ns() + ms * 1000000u;
+    pthread_mutex_lock(&o->mu);
+    o->pause_until = o->pause_until > until ? o->pause_until : until;
     pthread_mutex_unlock(&o->mu);
 }
 

@@ -93,6 +93,10 @@ int store_origin_get(struct store *st, uint64_t id, struct object_key k, uint32_
 void store_origin_cancel(struct store *st, uint64_t id);
 void store_origin_raise(struct store *st, uint64_t id, enum store_prio prio);
 bool store_has_origin(const struct store *st);
+/* How long the origin has asked to be left alone still (Retry-After), 0: it has not. */
+uint64_t store_origin_asked_ms(struct store *st);
+/* Another node heard that from it: begin nothing new there for so long. */
+void store_origin_pause(struct store *st, uint64_t ms);
 /* The origin as measured lately: is it answering, bytes a second, seconds to the first byte; 0: not
  * known. */
 void store_origin_measured(struct store *st, bool *up, double *bytes_s, double *latency_s);
