@@ -161,6 +161,36 @@ static void say_limits(const json_t *s)
     }
 }
 
+/* What the members keep together, and what is under way for it. */
+static void say_homes(const json_t *h)
+{
+    char a[CLI_NUM], b[CLI_NUM], c[CLI_NUM];
+    double least = -1, sum = 0, of = 0;
+    size_t i;
+    const json_t *l;
+    if (!json_is_object(h) || json_array_size(json_object_get(h, "members")) < 2) {
+        return;
+    }
+    json_array_foreach(json_object_get(h, "layers"), i, l)
+    {
+        double min = number(l, "min");
+        least = least < 0 || min < least ? min : least;
+        sum += number(l, "mean") * number(l, "of");
+        of += number(l, "of");
+    }
+    printf("homes    %s of the %s that fit on the shoal's disks; %.1f copies of an expert on "
+           "average, at least %.0f; %s here\n",
+           cli_bytes((uint64_t)number(h, "covered"), a),
+           cli_bytes((uint64_t)number(h, "possible"), b), of > 0 ? sum / of : 0,
+           least < 0 ? 0 : least, cli_bytes((uint64_t)number(h, "used"), c));
+    const char *why = text(h, "why");
+    if (number(h, "waiting") > 0 || json_is_true(json_object_get(h, "warm"))) {
+        printf("         %.0f to be copied from others%s%s%s\n", number(h, "waiting"),
+               json_is_true(json_object_get(h, "warm")) ? ", the coverage is being completed" : "",
+               *why ? "; not now: " : "", why);
+    }
+}
+
 void say_status(const json_t *s)
 {
     const json_t *n;
@@ -170,6 +200,7 @@ void say_status(const json_t *s)
     if (text(json_object_get(s, "coverage"), "words")[0]) {
         printf("coverage %s\n", text(json_object_get(s, "coverage"), "words"));
     }
+    say_homes(json_object_get(s, "homes"));
     say_tiers(s);
     say_limits(s);
     json_object_foreach(json_object_get(s, "refused"), key, n)

@@ -113,6 +113,9 @@ bool homes_want(struct homes *h, uint32_t o, int how, const struct key_id *of)
         }
     }
     pthread_mutex_unlock(&h->mu);
+    if (ok && how != HOMES_COPY) { /* nobody else has it, or who has it gives it up */
+        store_rank(h->st, h->ids[o], PLACE_LAST);
+    }
     if (ok && store_wants_add(h->wants, o, h->ids[o], STORE_BACKGROUND, &e)) {
         pthread_mutex_lock(&h->mu);
         h->flying[o] = 0;
@@ -232,10 +235,11 @@ static void work(struct homes *h)
     pthread_mutex_lock(&h->mu);
     bool warm = h->warm && store_has_origin(h->st);
     pthread_mutex_unlock(&h->mu);
-    /* who has just come may not have said yet what it holds */
-    warm = warm && now - h->others_at > HOMES_SETTLE_MS * MS_NS;
     unsigned after = h->n->o.homes_after_ms ? h->n->o.homes_after_ms : HOMES_AFTER_MS;
-    if (!h->may_background || (!warm && now - h->n->opened_at < after * MS_NS)) {
+    /* who has just come may not have said yet what it holds, and the plan is from before that */
+    bool settled = now - h->others_at > HOMES_SETTLE_MS * MS_NS &&
+                   h->planned_at > h->others_at + HOMES_SETTLE_MS * MS_NS;
+    if (!h->may_background || !settled || (!warm && now - h->n->opened_at < after * MS_NS)) {
         return;
     }
     for (uint32_t o = h->n_experts; h->spine_too && o < h->n_all; o++) {

@@ -232,6 +232,23 @@ struct homes_member *homes_holder(struct homes *h, uint32_t o)
     return best;
 }
 
+/* Would this node be the one to download it for all (by lease, or because it warms)? Then the
+ * others get it of this node, and it is here that it stays. */
+static bool downloads(const struct homes *h, uint32_t o)
+{
+    uint64_t mine = order_score_of(&h->scores.seed[0], h->obj[o].key);
+    if (h->flying[o] == HOMES_WARM || h->flying[o] == HOMES_ACCEPTED) {
+        return true;
+    }
+    for (size_t i = 1; i < h->n_m; i++) {
+        if (h->m[i].speaks && order_before(order_score_of(&h->scores.seed[i], h->obj[o].key),
+                                           h->m[i].id.b, mine, h->m[0].id.b)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 void homes_rank(struct homes *h)
 {
     uint64_t now = clock_ns();
@@ -240,6 +257,7 @@ void homes_rank(struct homes *h)
         return;
     }
     memset(h->ranks, UINT8_MAX, h->n_ids);
+    pthread_mutex_lock(&h->mu); /* flying */
     for (uint32_t o = 0; o < h->n_experts; o++) {
         enum place_rank r = place_rank_of(&h->scores, h->pm, h->n_m, 0, o, h->obj[o].key);
         if (r == PLACE_HOME && h->released_until[o] > now) {
@@ -247,8 +265,12 @@ void homes_rank(struct homes *h)
         } else if (r == PLACE_SPARE && h->kept_until[o] > now) {
             r = PLACE_HOME;
         }
+        if (r >= PLACE_ABSENT && !homes_bit(h->m[0].held, o) && !downloads(h, o)) {
+            r = PLACE_SPARE; /* if it comes, another member has it, too */
+        }
         h->ranks[h->ids[o]] = (uint8_t)r;
     }
+    pthread_mutex_unlock(&h->mu);
     /* While there is room elsewhere nothing goes that another has not taken over. */
     store_ranks(h->st, h->ranks, homes_room_elsewhere(h) ? PLACE_SPARE : PLACE_LAST);
 }
