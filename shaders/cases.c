@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * cases.c: see cases.h. A case is built twice by the same code: first without memory, to know its
  * size. */
-#include "tests/shaders/cases.h"
+#include "shaders/cases.h"
 
 #include <string.h>
 

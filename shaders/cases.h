@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * cases.h: commands in Kimi K3's shapes over made-up operands, whole or with fewer rows and heads;
- * for the emulation and for a real GPU. Plain C, no test library. */
-#ifndef SHOAL_TESTS_SHADERS_CASES_H
-#define SHOAL_TESTS_SHADERS_CASES_H
+ * for the self-test of a GPU at its first start, and for the tests. Plain C. */
+#ifndef SHOAL_SHADERS_CASES_H
+#define SHOAL_SHADERS_CASES_H
 
 #include "kernels/backend.h"
 

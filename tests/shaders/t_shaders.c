@@ -2,7 +2,7 @@
  * t_shaders.c: the shaders in K3's shapes with fewer rows and heads, against kernels/ scalar, bit
  * for bit: three moods, both orders, flushing on and off; argmax against its plain loop; which
  * sizes are refused. */
-#include "tests/shaders/cases.h"
+#include "shaders/cases.h"
 
 #include "kernels/cpu.h"
 #include "tests/shaders/emu_backend.h"

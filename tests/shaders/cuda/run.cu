@@ -15,7 +15,7 @@ extern "C" {
 #include "kernels/backend.h"
 #include "kernels/cpu.h"
 #include "shaders/plan.h"
-#include "tests/shaders/cases.h"
+#include "shaders/cases.h"
 }
 
 #include "shaders/elementwise.metal"

@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: MIT
+ * gpu.c: see gpu.h. */
+#include "shaders/gpu.h"
+
+#include "kernels/exec.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define WHY 200
+
+struct gpu_buf {
+    struct kern_buf b; /* first: a kern_buf of ours is one of these */
+    struct sh_mem m;
+    struct gpu_buf *next; /* of the freed ones */
+    uint64_t last;        /* batch after which the memory may go */
+};
+
+struct gpu {
+    struct kern_backend b;
+    struct sh_device *d;
+    struct gpu_opts o;
+    struct gpu_buf *freed;   /* wait for their last batch */
+    struct gpu_buf *scratch; /* or NULL */
+    struct sh_launch *plan;  /* of one command */
+    size_t plan_n, plan_cap;
+    size_t pending; /* launches in the open batch */
+    uint64_t last;  /* the last batch committed */
+    bool failed;
+    struct gpu_counts counts;
+};
+
+static void drop(struct gpu *g, struct gpu_buf *buf)
+{
+    g->counts.allocated -= buf->b.size;
+    g->d->free(g->d, &buf->m);
+    free(buf);
+}
+
+/* Memory whose last user is done goes. */
+static void reap(struct gpu *g)
+{
+    uint64_t done = g->d->done(g->d);
+    for (struct gpu_buf **p = &g->freed; *p;) {
+        struct gpu_buf *buf = *p;
+        if (buf->last <= done) {
+            *p = buf->next;
+            drop(g, buf);
+        } else {
+            p = &buf->next;
+        }
+    }
+}
+
+static struct gpu_buf *take(struct gpu *g, size_t size)
+{
+    reap(g);
+    if (size > g->d->limit || g->counts.allocated > g->d->limit - size) {
+        return NULL;
+    }
+    struct gpu_buf *buf = calloc(1, sizeof *buf);
+    if (!buf || g->d->alloc(g->d, size, &buf->m)) {
+        free(buf);
+        return NULL;
+    }
+    buf->b = (struct kern_buf){buf->m.host, size, buf->m.handle};
+    g->counts.allocated += size;
+    return buf;
+}
+
+static void give(struct gpu *g, struct gpu_buf *buf)
+{
+    buf->last = g->last + (g->pending != 0);
+    buf->next = g->freed;
+    g->freed = buf;
+    reap(g);
+}
+
+static struct kern_buf *gpu_alloc(struct kern_backend *b, size_t size)
+{
+    struct gpu_buf *buf = take(b->impl, size);
+    return buf ? &buf->b : NULL;
+}
+
+static void gpu_free(struct kern_backend *b, struct kern_buf *buf)
+{
+    if (buf) {
+        give(b->impl, (struct gpu_buf *)(void *)buf);
+    }
+}
+
+/* ---- submit ---- */
+
+static int keep(void *ctx, const struct sh_launch *l)
+{
+    struct gpu *g = ctx;
+    if (g->plan_n == g->plan_cap) {
+        size_t cap = g->plan_cap ? 2 * g->plan_cap : 16;
+        struct sh_launch *p = realloc(g->plan, cap * sizeof *p);
+        if (!p) {
+            return KERN_ENOMEM;
+        }
+        g->plan = p;
+        g->plan_cap = cap;
+    }
+    g->plan[g->plan_n++] = *l;
+    return 0;
+}
+
+static int wait_for(struct gpu *g, uint64_t batch)
+{
+    char why[WHY] = "";
+    if (g->failed) {
+        return KERN_EINVAL;
+    }
+    if (batch && g->d->wait(g->d, batch, why, sizeof why)) {
+        g->failed = true;
+        if (g->o.say) {
+            g->o.say(g->o.ctx, why);
+        }
+        return KERN_EINVAL;
+    }
+    reap(g);
+    return 0;
+}
+
+static int commit(struct gpu *g)
+{
+    if (!g->pending) {
+        return 0;
+    }
+    g->pending = 0;
+    int rc = g->d->commit(g->d, &g->last);
+    if (rc) {
+        g->failed = true;
+        return rc;
+    }
+    g->counts.batches++;
+    /* Far ahead, the host would only pile up work and memory. */
+    return g->last > GPU_AHEAD ? wait_for(g, g->last - GPU_AHEAD) : 0;
+}
+
+/* Scratch of at least `need` bytes. Launches are in order, so all commands share one. */
+static int scratch_for(struct gpu *g, size_t need)
+{
+    if (!need || (g->scratch && g->scratch->b.size >= need)) {
+        return 0;
+    }
+    if (g->scratch) {
+        give(g, g->scratch);
+        g->scratch = NULL;
+    }
+    g->scratch = take(g, need);
+    if (!g->scratch && g->last) { /* what is in flight may hold the memory */
+        if (commit(g) || wait_for(g, g->last)) {
+            return KERN_EINVAL;
+        }
+        g->scratch = take(g, need);
+    }
+    return g->scratch ? 0 : KERN_ENOMEM;
+}
+
+static bool allowed(const struct gpu *g)
+{
+    for (size_t i = 0; i < g->plan_n; i++) {
+        if (g->o.broken[g->plan[i].kernel]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static int on_cpu(struct gpu *g, const struct kern_cmd *c)
+{
+    uint64_t fence;
+    if (commit(g) || wait_for(g, g->last)) {
+        return KERN_EINVAL;
+    }
+    g->counts.on_cpu++;
+    int rc = g->o.cpu->submit(g->o.cpu, c, 1, &fence);
+    return rc ? rc : g->o.cpu->wait(g->o.cpu, fence);
+}
+
+static int one(struct gpu *g, const struct kern_cmd *c)
+{
+    size_t need;
+    if (!sh_plan_scratch(c, &g->o.plan, &need)) {
+        return KERN_ENOMEM;
+    }
+    int rc = scratch_for(g, need);
+    if (rc) {
+        return rc;
+    }
+    g->plan_n = 0;
+    rc = sh_plan(c, &g->o.plan, g->scratch ? &g->scratch->b : NULL, keep, g);
+    if (rc == KERN_ENOTSUP || (!rc && !allowed(g))) {
+        return on_cpu(g, c);
+    }
+    for (size_t i = 0; !rc && i < g->plan_n; i++) {
+        void *handle[SH_BUFFERS] = {0};
+        for (uint32_t k = 0; k < g->plan[i].buffers; k++) {
+            handle[k] = g->plan[i].buf[k].buf->impl;
+        }
+        rc = g->d->encode(g->d, &g->plan[i], handle);
+        g->pending += !rc;
+    }
+    return rc;
+}
+
+static int gpu_submit(struct kern_backend *b, const struct kern_cmd *cmds, size_t n,
+                      uint64_t *fence)
+{
+    struct gpu *g = b->impl;
+    for (size_t i = 0; i < n; i++) { /* nothing is started when one cannot be right */
+        if (kern_check_cmd(&cmds[i])) {
+            return KERN_EINVAL;
+        }
+    }
+    if (g->failed) {
+        return KERN_EINVAL;
+    }
+    for (size_t i = 0; i < n; i++) {
+        int rc = one(g, &cmds[i]);
+        if (rc) { /* half a submission would leave the state half moved on: end it all */
+            g->d->discard(g->d);
+            g->pending = 0;
+            g->failed = g->failed || i > 0;
+            return rc;
+        }
+    }
+    int rc = commit(g);
+    *fence = g->last;
+    return rc;
+}
+
+static int gpu_wait(struct kern_backend *b, uint64_t fence)
+{
+    struct gpu *g = b->impl;
+    return fence <= g->last ? wait_for(g, fence) : KERN_EINVAL;
+}
+
+static void gpu_close(struct kern_backend *b)
+{
+    struct gpu *g = b->impl;
+    wait_for(g, g->last);
+    if (g->scratch) {
+        give(g, g->scratch);
+    }
+    while (g->freed) {
+        struct gpu_buf *buf = g->freed;
+        g->freed = buf->next;
+        drop(g, buf);
+    }
+    g->d->close(g->d);
+    free(g->plan);
+    free(g);
+}
+
+int gpu_open(struct sh_device *d, const struct gpu_opts *o, struct kern_backend **out)
+{
+    struct gpu *g = calloc(1, sizeof *g);
+    *out = NULL;
+    if (!g) {
+        d->close(d);
+        return KERN_ENOMEM;
+    }
+    g->d = d;
+    g->o = *o;
+    g->b = (struct kern_backend){
+        .alloc = gpu_alloc,
+        .free = gpu_free,
+        .submit = gpu_submit,
+        .wait = gpu_wait,
+        .close = gpu_close,
+        .name = d->name,
+        .threads = 1,
+        .impl = g,
+    };
+    *out = &g->b;
+    return 0;
+}
+
+void gpu_counts(const struct kern_backend *b, struct gpu_counts *c)
+{
+    const struct gpu *g = b->impl;
+    *c = g->counts;
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT
+ * gpu.h: kernels/backend.h on a GPU with memory that host and GPU share.
+ *
+ * What is decided here is decided for any such GPU and tested without one: order, the life of
+ * buffers while commands are in flight, how far the host may run ahead, memory limits, and which
+ * commands go to the CPU because a kernel failed its self-test. A device only allocates, encodes,
+ * commits and waits; metal_device.h is the real one. */
+#ifndef SHOAL_SHADERS_GPU_H
+#define SHOAL_SHADERS_GPU_H
+
+#include "kernels/backend.h"
+#include "shaders/plan.h"
+
+struct sh_mem {
+    void *host;   /* zeroed, page-aligned */
+    void *handle; /* the device's */
+};
+
+/* One thread at a time calls it. Launches of all batches take effect in order. */
+struct sh_device {
+    const char *name;
+    size_t limit; /* bytes that may be allocated in all */
+    int (*alloc)(struct sh_device *d, size_t size, struct sh_mem *m); /* 0 or KERN_ENOMEM */
+    void (*free)(struct sh_device *d, struct sh_mem *m);              /* no batch uses it */
+    /* Adds a launch to the open batch. handle[i] belongs to l->buf[i]. 0 or KERN_E*. */
+    int (*encode)(struct sh_device *d, const struct sh_launch *l, void *const *handle);
+    /* Hands the open batch (which has launches) to the GPU: it gets the next number, from 1. */
+    int (*commit)(struct sh_device *d, uint64_t *batch);
+    /* Drops the launches of the open batch. */
+    void (*discard)(struct sh_device *d);
+    /* Until the batch and all before it are done and visible. 0, or KERN_EINVAL with a sentence. */
+    int (*wait)(struct sh_device *d, uint64_t batch, char *why, size_t size);
+    uint64_t (*done)(struct sh_device *d); /* the last batch that is done */
+    void (*close)(struct sh_device *d);
+};
+
+#define GPU_AHEAD 8 /* batches that the host may be ahead of the GPU */
+
+struct gpu_opts {
+    struct sh_plan_opts plan;
+    struct kern_backend *cpu;          /* runs what the GPU may not; stays the caller's */
+    bool broken[SH_KERNELS];           /* kernels that must not be used: gpu_selftest */
+    void (*say)(void *, const char *); /* errors of the device, as sentences; may be NULL */
+    void *ctx;
+};
+
+/* Takes the device over, also when it fails. 0 or KERN_ENOMEM. Submissions are batches; a failure
+ * of the device shows in wait. Buffers may be freed while commands use them: their memory goes when
+ * these are done. */
+int gpu_open(struct sh_device *d, const struct gpu_opts *o, struct kern_backend **out);
+
+/* For `shoal doctor`: commands that went to the CPU, batches. */
+struct gpu_counts {
+    uint64_t batches, on_cpu;
+    size_t allocated;
+};
+void gpu_counts(const struct kern_backend *b, struct gpu_counts *c);
+
+/* Runs every kernel on made-up operands inside NUMERICS.md's domain, in the kernels' aligned and
+ * their plain shapes, and compares with the CPU's scalar reference bit for bit. A kernel that
+ * differs is set in broken and told to say: its name, the command, the place, both values. Returns
+ * the number of broken kernels, or KERN_ENOMEM, KERN_EINVAL (the device failed). About a second. */
+int gpu_selftest(struct sh_device *d, bool broken[SH_KERNELS], void (*say)(void *, const char *),
+                 void *ctx);
+
+#endif

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT
+ * fake.h: a GPU of a thread: it executes batches through the emulated kernels, late and at times
+ * that nobody can foresee, and checks that the memory it uses is still there. */
+#ifndef SHOAL_TESTS_SHADERS_FAKE_H
+#define SHOAL_TESTS_SHADERS_FAKE_H
+
+#include "shaders/gpu.h"
+
+struct fake_opts {
+    size_t limit;      /* 0 = 1 GiB */
+    unsigned delay_us; /* the most before each launch */
+    uint32_t seed;
+    int sabotage;        /* a kernel whose result is falsified in one bit, or -1 */
+    uint32_t in_buffer;  /* of this buffer's first word */
+    uint64_t fail_batch; /* fails instead of running; 0 = none */
+};
+
+/* NULL without memory or threads. */
+struct sh_device *fake_open(const struct fake_opts *o);
+/* Launches that found their memory freed, or freed memory that was in use: must be 0. */
+unsigned fake_faults(const struct sh_device *d);
+/* Buffers that live now. Ask before close. */
+unsigned fake_buffers(struct sh_device *d);
+uint64_t fake_launches(struct sh_device *d);
+
+#endif
