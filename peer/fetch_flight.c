@@ -46,7 +46,6 @@ int flight_begin(struct fetch *f, struct flight *fl)
         }
     }
     free(sha);
-    word_begin(f, fl, known && b >= BASIS_TWO_MEMBERS);
     fl->begun = true;
     fl->unasked = fl->left_chunks = fl->n;
     fl->left = fl->size;
@@ -59,6 +58,7 @@ int flight_begin(struct fetch *f, struct flight *fl)
     f->n_begun++;
     f->begun_bytes += fl->size;
     room_take(f, fl, fl->others ? ROOM_OTHERS : ROOM_OWN);
+    word_begin(f, fl, known && b >= BASIS_TWO_MEMBERS);
     return 0;
 }
 

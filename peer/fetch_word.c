@@ -10,8 +10,14 @@ void word_begin(struct fetch *f, struct flight *fl, bool known)
 {
     enum basis b = BASIS_NONE;
     bool (*expect)(void *, struct object_key, uint8_t *, enum basis *) = f->o.storage->expect;
-    fl->expects = expect && expect(f->o.storage_ctx, fl->key, fl->expect, &b) ? b : BASIS_NONE;
+    bool said = expect && expect(f->o.storage_ctx, fl->key, fl->expect, &b);
+    fl->expects = b;
     fl->known = known || fl->expects >= BASIS_TWO_MEMBERS;
+    if (said && !b && !known && plan_origin_usable(f, fl)) {
+        fl->conflict = true;
+        f->s.conflicts++;
+        plan_want_origin(f, fl, "members' signed statements contradict each other");
+    }
 }
 
 static void list_digest(const uint8_t *sha, uint32_t n, uint8_t out[SHA256_SIZE])

@@ -102,7 +102,8 @@ struct storage_ops {
 
     /* ---- words of members (peer/statement.h); each may be NULL ---- */
     /* The digest of the whole object, as signed statements or a manifest have it, and what that is
-     * worth. False: nothing that counts is said. */
+     * worth; BASIS_NONE: as many say one thing as another, so only the origin or a manifest can
+     * tell. False: nothing is said. */
     bool (*expect)(void *ctx, struct object_key k, uint8_t object[SHA256_SIZE], enum basis *b);
     /* Before put_end(0) with a basis below BASIS_ORIGIN: the members whose word the digests are, at
      * most STORAGE_WORDS_MAX; none: it cannot be said. */

@@ -403,7 +403,7 @@ bool disk_expect(struct disk *d, uint32_t id, uint8_t object[SHA256_SIZE], enum 
     book_says(d->book, id, &s);
     *b = s.basis;
     memcpy(object, s.digest, SHA256_SIZE);
-    return s.basis != BASIS_NONE;
+    return s.basis != BASIS_NONE || s.disputed;
 }
 
 /* ---- the manifest ---- */

@@ -112,8 +112,9 @@ void evil_hello(struct evil_conn *c, uint32_t version, uint32_t version_min)
         h.n_required = 1;
         h.required = &feature;
     }
-    h.n_optional = v->o.vice == EVIL_FILES ? 2 : 1;
-    h.optional = optional;
+    uint32_t signs[] = {SHOAL__FEATURE__FEATURE_RENEW, SHOAL__FEATURE__FEATURE_STATEMENTS};
+    h.n_optional = v->o.vice == EVIL_FILES || v->o.signs ? 2 : 1;
+    h.optional = v->o.signs ? signs : optional;
     h.version = version;
     h.version_min = version_min;
     h.node_id.data = v->me.id.b;
@@ -291,12 +292,16 @@ static void take(struct evil_conn *c, const Shoal__Frame *in)
     switch (in->kind_case) {
     case SHOAL__FRAME__KIND_HELLO:
         atomic_store(&c->ev->peer_port, (int)in->hello->listen_port);
+        c->port = (int)in->hello->listen_port;
         c->up = true;
         if (in->hello->roster_version <= c->ev->member.roster.version) {
             evil_roster(c);
         }
         credit(c);
         evil_have(c, 0, true);
+        if (c->ev->o.signs) {
+            evil_sign(c);
+        }
         break;
     case SHOAL__FRAME__KIND_PING:
         pong.id = in->ping->id;

@@ -22,6 +22,7 @@ struct evil_conn {
     bool dead; /* the socket is of no use any more */
     _Atomic(bool) over;
     bool up;      /* the other side has said hello */
+    int port;     /* where that one listens */
     uint64_t seq; /* of deltas */
     unsigned turn;
     uint64_t began, pull_id, pull_bytes; /* PULL */
@@ -72,6 +73,9 @@ void evil_state(struct evil_conn *c, uint64_t id, uint64_t size, uint32_t first,
 void evil_small(struct evil_conn *c, Shoal__Frame__KindCase kind, void *message);
 /* A well-formed message of any kind; for a Get that is open, its real answer. */
 void evil_any_kind(struct evil_conn *c, int kind, const Shoal__Get *g);
+
+/* Statements about all that it holds. */
+void evil_sign(struct evil_conn *c);
 
 /* ---- evil_vice.c ---- */
 

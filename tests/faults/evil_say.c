@@ -2,6 +2,8 @@
  * evil_say.c: messages with whatever content, for evil_vice.c. */
 #include "tests/faults/evil_int.h"
 
+#include "peer/statement.h"
+
 #include <stdlib.h>
 
 /* Data with any bytes. */
@@ -135,4 +137,41 @@ void evil_any_kind(struct evil_conn *c, int kind, const Shoal__Get *g)
         evil_small(c, SHOAL__FRAME__KIND_BAD_CHUNK, &bad);
         break;
     }
+}
+
+static int by_key(const void *a, const void *b)
+{
+    return statement_key_order(((const struct statement_entry *)a)->key,
+                               ((const struct statement_entry *)b)->key);
+}
+
+void evil_sign(struct evil_conn *c)
+{
+    struct evil *v = c->ev;
+    const struct evil_source *s = v->o.source;
+    struct statement_entry *x = calloc(s->n, sizeof *x);
+    struct err e = {0};
+    for (size_t i = 0; x && i < s->n; i++) {
+        uint64_t size;
+        x[i].key = s->keys[i];
+        if (s->size(s->ctx, s->keys[i], &size)) {
+            free(evil_digests(c, s->keys[i], size, v->o.signs == EVIL_SIGNS_FALSELY, x[i].digest));
+        }
+    }
+    if (x) {
+        qsort(x, s->n, sizeof *x, by_key);
+    }
+    for (size_t i = 0; x && i < s->n; i += STATEMENT_OBJECTS_MAX) {
+        size_t n = s->n - i < STATEMENT_OBJECTS_MAX ? s->n - i : STATEMENT_OBJECTS_MAX;
+        Shoal__Statements m = SHOAL__STATEMENTS__INIT;
+        struct buf b;
+        buf_init(&b, STATEMENT_BLOB_MAX);
+        if (!statement_sign(v->me.key, s->root, 1 + i / STATEMENT_OBJECTS_MAX, x + i, n, &b, &e)) {
+            m.blob.data = (uint8_t *)b.p;
+            m.blob.len = b.n;
+            evil_small(c, SHOAL__FRAME__KIND_STATEMENTS, &m);
+        }
+        buf_free(&b);
+    }
+    free(x);
 }

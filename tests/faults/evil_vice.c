@@ -330,7 +330,7 @@ void evil_answer(struct evil_conn *c, const Shoal__Get *g, uint64_t size)
     enum evil_vice vice = v->o.vice;
     bool elsewhere =
         (vice == EVIL_CLOSE && v->o.arg < 0) || vice == EVIL_FILES || evil_at_hello(vice);
-    if (elsewhere || !evil_late(v)) {
+    if (elsewhere || (v->o.only && c->port != v->o.only) || !evil_late(v)) {
         honest(c, g);
         return;
     }

@@ -71,6 +71,7 @@ static void the_bytes_are_as_written_down(void **s)
         assert_int_equal(shell(check, dir, dir, dir, dir, dir), 0);
         put(at(dir, "m"), b.p, st.signed_n - 1, 0600);
         assert_int_not_equal(shell(check, dir, dir, dir, dir, dir), 0);
+        drop_home(dir);
     }
     buf_free(&again);
     buf_free(&b);

@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: MIT
+ * t_liars.c: members that sign, against whole nodes: who signs falsely, who signs truly and gives
+ * something else, who lies to one member alone, a rotten disk, a removed member. Whatever they do,
+ * an object that a node uses is the model's own; the right one is named; honest ones are never
+ * banned and their word counts. */
+#include "tests/daemon/node_kit.h"
+#include "tests/faults/evil.h"
+
+#include "node/store/share.h"
+#include "node/store/words.h"
+#include "peer/member.h"
+
+static char url[128];
+static struct demo_server *origin;
+
+/* ---- an evil member that holds the demo model ---- */
+
+struct bad {
+    struct kit_node k; /* its home alone */
+    const struct model *m;
+    uint8_t **truth;
+    struct object_key *keys;
+    struct evil_source src;
+    struct evil *e;
+    struct key_id id;
+    char who[ID_SHORT];
+};
+
+static uint32_t object(const struct bad *b, struct object_key k)
+{
+    return k.kind == STORE_KEY_EXPERT ? model_expert_id(b->m, k.layer, k.index) : k.index;
+}
+
+static bool src_size(void *ctx, struct object_key k, uint64_t *size)
+{
+    const struct bad *b = ctx;
+    uint32_t id = object(b, k);
+    bool known = id < model_object_count(b->m);
+    *size = known ? model_object(b->m, id)->size : 0;
+    return known;
+}
+
+static void src_read(void *ctx, struct object_key k, uint32_t chunk, uint8_t *p, size_t n)
+{
+    const struct bad *b = ctx;
+    memcpy(p, b->truth[object(b, k)] + (size_t)chunk * STORAGE_CHUNK, n);
+}
+
+static void bad_start(struct bad *b, const struct kit_node *keeper, const struct kit_node *with,
+                      const struct evil_opts *o)
+{
+    struct evil_opts x = *o;
+    struct identity me;
+    struct err e = {0};
+    memset(b, 0, sizeof *b);
+    kit_member(&b->k, keeper);
+    ok(identity_open(b->k.home, NULL, &me, &e));
+    b->id = me.id;
+    id_short(&me.id, b->who);
+    identity_close(&me);
+    b->m = with->m;
+    uint32_t n = model_object_count(b->m);
+    b->truth = calloc(n, sizeof *b->truth);
+    b->keys = calloc(n, sizeof *b->keys);
+    assert_true(b->truth && b->keys);
+    for (uint32_t id = 0; id < n; id++) {
+        b->truth[id] = util_truth(b->m, DEMO_MODEL, id);
+        b->keys[id] = store_key(with->st, id);
+    }
+    b->src = (struct evil_source){b, model_root(b->m), b->keys, n, src_size, src_read};
+    x.home = b->k.home;
+    x.source = &b->src;
+    b->e = evil_start(&x);
+}
+
+static void bad_stop(struct bad *b)
+{
+    evil_stop(b->e);
+    for (size_t i = 0; i < b->src.n; i++) {
+        free(b->truth[i]);
+    }
+    free(b->truth);
+    free(b->keys);
+    kit_end(&b->k);
+}
+
+static void meet(struct kit_node *k, int port)
+{
+    struct err e = {0};
+    char s[64];
+    snprintf(s, sizeof s, "127.0.0.1:%d", port);
+    int r = mesh_add_static(node_mesh(k->n), s, &e);
+    assert_true(r == 0 || r == ERR_BUSY);
+}
+
+/* ---- what a node says of a member ---- */
+
+static double row_of(struct kit_node *k, const struct key_id *id, const char *list,
+                     const char *field)
+{
+    struct err e = {0};
+    json_t *root;
+    char text[ID_TEXT];
+    double v = -1;
+    id_text(id, text);
+    ok(node_status(k->n, &root, &e));
+    json_t *rows = strcmp(list, "peers") ? json_object_get(json_object_get(root, "words"), list)
+                                         : json_object_get(root, list);
+    for (size_t i = 0; i < json_array_size(rows); i++) {
+        json_t *m = json_array_get(rows, i);
+        const char *s = json_string_value(json_object_get(m, "id"));
+        if (s && !strcmp(s, text)) {
+            const json_t *j = json_object_get(m, field);
+            j = j ? j : json_object_get(json_object_get(m, "fetch"), field);
+            v = json_is_number(j) ? json_number_value(j) : json_is_true(j);
+        }
+    }
+    json_decref(root);
+    return v;
+}
+
+static double word(struct kit_node *k, const struct key_id *id, const char *field)
+{
+    return row_of(k, id, "members", field);
+}
+
+static double peer(struct kit_node *k, const struct key_id *id, const char *field)
+{
+    return row_of(k, id, "peers", field);
+}
+
+static void honest_still(struct kit_node *k, const struct kit_node *who)
+{
+    const struct key_id *id = mesh_id(node_mesh(who->n));
+    assert_true(word(k, id, "void") <= 0);
+    assert_int_equal(peer(k, id, "bans"), 0);
+    assert_int_equal(peer(k, id, "strikes"), 0);
+}
+
+/* All objects, each right or not had; how many were not. */
+static uint32_t try_all(struct kit_node *k)
+{
+    uint32_t failed = 0;
+    for (uint32_t id = 0; id < kit_count(k); id += 3) {
+        failed += kit_try(k, id) != 0; /* wrong bytes fail the test */
+    }
+    return failed;
+}
+
+/* ---- a household: A has all from the origin, B is about to fetch, E is evil ---- */
+
+static struct kit_node a, b;
+static struct bad ev;
+
+static void begin(const struct evil_opts *o, bool with_origin)
+{
+    origin = kit_origin(url);
+    kit_keeper(&a);
+    kit_member(&b, &a);
+    kit_open(&a, url, NULL);
+    kit_get_all(&a, 0, 1);
+    until(word(&a, mesh_id(node_mesh(a.n)), "objects") == kit_count(&a));
+    bad_start(&ev, &a, &a, o);
+    kit_open(&b, url, &a); /* its metadata */
+    kit_connected(&b, 1);
+    if (!with_origin) {
+        demo_server_stop(origin);
+        origin = NULL;
+    }
+}
+
+static void end(void)
+{
+    kit_end(&b);
+    bad_stop(&ev);
+    kit_end(&a);
+    demo_server_stop(origin);
+    origin = NULL;
+}
+
+/* Signs everything falsely, gives the right bytes. A, who has it all by its own download, sees it
+ * at once; so does B when it has something of its own. */
+static void test_perjurer(void **state)
+{
+    struct evil_opts o = {.vice = EVIL_HONEST, .signs = EVIL_SIGNS_FALSELY};
+    char line[100];
+    begin(&o, true);
+    meet(&a, evil_port(ev.e));
+    until(word(&a, &ev.id, "void") == 1);
+    snprintf(line, sizeof line, "the word of member %s is void", ev.who);
+    until(util_log_has(&a.log, line));
+    meet(&b, evil_port(ev.e));
+    until(word(&b, &ev.id, "objects") > 0 || word(&b, &ev.id, "void") == 1);
+    assert_int_equal(try_all(&b), 0);
+    assert_int_equal(word(&b, &ev.id, "alone") <= 0, 1);
+    honest_still(&b, &a);
+    honest_still(&a, &b);
+    end();
+}
+
+/* The same without an origin: A's word against E's. Nothing false is used, A is not blamed. */
+static void test_perjurer_offline(void **state)
+{
+    struct evil_opts o = {.vice = EVIL_HONEST, .signs = EVIL_SIGNS_FALSELY};
+    begin(&o, false);
+    meet(&b, evil_port(ev.e));
+    until(word(&b, &ev.id, "objects") == kit_count(&b));
+    until(word(&b, mesh_id(node_mesh(a.n)), "objects") == kit_count(&b));
+    try_all(&b);
+    honest_still(&b, &a);
+    end();
+}
+
+/* Signs falsely and gives the bytes that it signed: the first signer that B hears. */
+static void test_first_signer(void **state)
+{
+    struct evil_opts o = {.vice = EVIL_LIES, .signs = EVIL_SIGNS_FALSELY};
+    begin(&o, true);
+    meet(&b, evil_port(ev.e));
+    until(word(&b, &ev.id, "objects") == kit_count(&b));
+    assert_int_equal(try_all(&b), 0); /* two that contradict each other: the origin decides */
+    honest_still(&b, &a);
+    end();
+}
+
+/* Signs truly, gives something else: its bytes are thrown away, its word stays. */
+static void test_two_faced(void **state)
+{
+    struct evil_opts o = {.vice = EVIL_FLIP, .signs = EVIL_SIGNS_TRULY};
+    begin(&o, false);
+    meet(&b, evil_port(ev.e));
+    until(word(&b, &ev.id, "objects") == kit_count(&b));
+    until(peer(&b, &ev.id, "objects") > 0);
+    assert_int_equal(try_all(&b), 0);
+    struct evil_stats s;
+    evil_get_stats(ev.e, &s);
+    if (s.vices) {
+        assert_true(peer(&b, &ev.id, "bad_chunks") > 0);
+    }
+    assert_int_equal(word(&b, &ev.id, "void"), 0);
+    assert_true(kit_status(&b, "basis.two_members.objects") > 0); /* A's word and E's agree */
+    honest_still(&b, &a);
+    end();
+}
+
+/* Gives false bytes to B alone: B finds out, C goes on using it, nobody takes B's or C's word for
+ * the other's. */
+static void test_only_one(void **state)
+{
+    struct kit_node c;
+    struct evil_opts o = {.vice = EVIL_FLIP, .signs = EVIL_SIGNS_TRULY};
+    origin = kit_origin(url);
+    kit_keeper(&a);
+    kit_member(&b, &a);
+    kit_member(&c, &a);
+    kit_open(&a, url, NULL);
+    kit_get_all(&a, 0, 1);
+    until(word(&a, mesh_id(node_mesh(a.n)), "objects") == kit_count(&a));
+    kit_open(&b, url, &a);
+    kit_open(&c, url, &a);
+    kit_connected(&b, 1);
+    demo_server_stop(origin);
+    origin = NULL;
+    o.only = node_port(b.n);
+    bad_start(&ev, &a, &a, &o);
+    meet(&b, evil_port(ev.e));
+    meet(&c, evil_port(ev.e));
+    until(peer(&b, &ev.id, "objects") > 0 && peer(&c, &ev.id, "objects") > 0);
+    assert_int_equal(try_all(&b), 0);
+    assert_int_equal(try_all(&c), 0);
+    assert_int_equal(peer(&c, &ev.id, "bad_chunks"), 0);
+    honest_still(&b, &a);
+    honest_still(&c, &a);
+    assert_int_equal(word(&c, &ev.id, "void") <= 0, 1);
+    kit_end(&c);
+    end();
+}
+
+/* A's disk rots under it: what it gives is compared before it goes out, and gone over with its own
+ * checksums; it is nobody's liar. */
+static void test_rotten_disk(void **state)
+{
+    struct kit_node c;
+    origin = kit_origin(url);
+    kit_keeper(&a);
+    kit_member(&b, &a);
+    kit_member(&c, &a);
+    kit_open(&a, url, NULL);
+    kit_get_all(&a, 0, 1);
+    kit_open(&c, url, &a);
+    kit_get_all(&c, 0, 1);
+    until(kit_status(&c, "objects") == kit_count(&c));
+    kit_open(&b, url, &a);
+    meet(&b, node_port(c.n));
+    kit_connected(&b, 2);
+    demo_server_stop(origin);
+    origin = NULL;
+    assert_int_equal(
+        shell("find '%s/cache/models' -name '*.mxfp4' | while read f; do "
+              "printf 'rot' | dd of=\"$f\" bs=1 seek=100 conv=notrunc 2>/dev/null; done",
+              a.home),
+        0);
+    assert_int_equal(try_all(&b), 0);
+    assert_true(kit_status(&a, "serve.bytes") <= 0 || util_log_has(&a.log, "damaged") > 0);
+    honest_still(&b, &a);
+    honest_still(&b, &c);
+    kit_end(&b);
+    kit_end(&c);
+    kit_end(&a);
+}
+
+/* Removed from the shoal, it says no more: its statements are forgotten and not taken again, also
+ * when it comes back. */
+static void test_removed(void **state)
+{
+    struct evil_opts o = {.vice = EVIL_HONEST, .signs = EVIL_SIGNS_TRULY};
+    struct identity me;
+    struct member m;
+    struct key_id gone;
+    struct err e = {0};
+    begin(&o, true);
+    meet(&a, evil_port(ev.e));
+    until(word(&a, &ev.id, "objects") == kit_count(&a));
+    ok(identity_open(a.home, NULL, &me, &e));
+    ok(member_open(a.home, &me, &m, &e));
+    ok(member_remove(&m, ev.who, false, 1764500000, &gone, &e));
+    assert_true(id_equal(&gone, &ev.id));
+    member_close(&m);
+    identity_close(&me);
+    mesh_look(node_mesh(a.n));
+    until(word(&a, &ev.id, "objects") == 0);
+    meet(&a, evil_port(ev.e));
+    meet(&b, evil_port(ev.e));
+    assert_int_equal(try_all(&b), 0);
+    assert_int_equal(word(&a, &ev.id, "objects"), 0);
+    assert_true(word(&b, &ev.id, "objects") <= 0);
+    honest_still(&b, &a);
+    honest_still(&a, &b);
+    end();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_perjurer),     cmocka_unit_test(test_perjurer_offline),
+        cmocka_unit_test(test_first_signer), cmocka_unit_test(test_two_faced),
+        cmocka_unit_test(test_only_one),     cmocka_unit_test(test_rotten_disk),
+        cmocka_unit_test(test_removed),
+    };
+    cmocka_set_test_filter(getenv("LIARS_ONLY"));
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
