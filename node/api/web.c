@@ -380,6 +380,8 @@ int web_open(const struct web_opts *o, struct web **out, struct err *e)
     unsigned flags = MHD_USE_POLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME;
     flags |= sa.ss_family == AF_INET6 ? MHD_USE_IPv6 : 0;
     errno = 0;
+    /* a request may come at once: it waits in req_new until all is set */
+    pthread_mutex_lock(&h->mu);
     h->d = MHD_start_daemon(
         flags, (uint16_t)o->port, NULL, NULL, on_request, h, MHD_OPTION_SOCK_ADDR, &sa,
         MHD_OPTION_NOTIFY_COMPLETED, on_completed, h, MHD_OPTION_CONNECTION_LIMIT,
@@ -399,12 +401,13 @@ int web_open(const struct web_opts *o, struct web **out, struct err *e)
         r = t ? err_sys(e, t, "cannot start a thread for the API") : 0;
         h->watching = !t;
     }
+    *out = r ? NULL : h;
+    atomic_store(&h->quiet, r != 0);
+    pthread_mutex_unlock(&h->mu);
     if (r) {
         web_close(h);
-        return r;
     }
-    *out = h;
-    return 0;
+    return r;
 }
 
 void web_quiet(struct web *h)
