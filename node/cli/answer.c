@@ -34,6 +34,18 @@ static int put(struct stream *t, const char *p, size_t n)
     return 0;
 }
 
+/* What the model says; a terminal shows it and does not obey it. */
+static int put_text(struct stream *t, const char *p, size_t n)
+{
+    char *plain = t->tty && n ? malloc(n) : NULL;
+    if (t->tty && n && !plain) {
+        return t->code = err_set(&t->err, ERR_NOMEM, "out of memory for the answer");
+    }
+    int r = plain ? put(t, plain, live_plain(p, n, plain)) : put(t, p, n);
+    free(plain);
+    return r;
+}
+
 static int puts_mark(struct stream *t, const char *tty, const char *plain)
 {
     const char *m = t->tty ? tty : plain;
@@ -49,7 +61,7 @@ static int put_reasoning(struct stream *t, const char *p, size_t n)
             return t->code;
         }
     }
-    return put(t, p, n);
+    return put_text(t, p, n);
 }
 
 static int put_content(struct stream *t, const char *p, size_t n)
@@ -58,7 +70,7 @@ static int put_content(struct stream *t, const char *p, size_t n)
         return t->code;
     }
     t->wrote = WROTE_CONTENT;
-    return put(t, p, n);
+    return put_text(t, p, n);
 }
 
 static int on_event(void *ctx, const struct parse_event *ev)
@@ -74,10 +86,11 @@ static int on_event(void *ctx, const struct parse_event *ev)
     case PARSE_CONTENT:
         return put_content(t, ev->text, ev->text_n);
     case PARSE_CALL_END:
-        if (put_content(t, "\n[call] ", 8) || put(t, ev->name, ev->name_n) || put(t, " ", 1)) {
+        if (put_content(t, "\n[call] ", 8) || put_text(t, ev->name, ev->name_n) ||
+            put(t, " ", 1)) {
             return t->code;
         }
-        return put(t, ev->text, ev->text_n);
+        return put_text(t, ev->text, ev->text_n);
     default:
         return 0;
     }
@@ -96,7 +109,7 @@ static int raw_token(struct stream *t, uint32_t id)
     if (r) {
         return t->code = err_set(&t->err, r, "the answer is too long: %s", err_text(r));
     }
-    return put(t, room, k);
+    return put_text(t, room, k);
 }
 
 static int on_token(void *ctx, uint32_t id)

@@ -154,6 +154,18 @@ static void put(struct chat *h, const char *p, size_t n)
     }
 }
 
+/* What the model says; a terminal shows it and does not obey it. */
+static void put_text(struct chat *h, const char *p, size_t n)
+{
+    char *plain = h->tty && n ? malloc(n) : NULL;
+    if (plain) {
+        put(h, plain, live_plain(p, n, plain));
+    } else if (!h->tty) {
+        put(h, p, n);
+    }
+    free(plain);
+}
+
 static void puts_mark(struct chat *h, const char *tty, const char *plain)
 {
     const char *s = h->tty ? tty : plain;
@@ -162,7 +174,13 @@ static void puts_mark(struct chat *h, const char *tty, const char *plain)
 
 static void on_waiting(void *ctx, const char *words)
 {
-    put_line(ctx, words);
+    static const char prefill[] = "prefill: ";
+    char line[256] = "reading: ";
+    size_t skip = strncmp(words, prefill, sizeof prefill - 1) ? 0 : sizeof prefill - 1;
+    size_t at = skip ? strlen(line) : 0, n = strlen(words + skip);
+    n = live_plain(words + skip, n < sizeof line - at ? n : sizeof line - at - 1, line + at);
+    line[at + n] = 0;
+    put_line(ctx, line);
 }
 
 static void on_reasoning(void *ctx, const char *text, size_t n)
@@ -179,7 +197,7 @@ static void on_reasoning(void *ctx, const char *text, size_t n)
         h->wrote = WROTE_REASONING;
         puts_mark(h, "\033[2m", "[thinking] ");
     }
-    put(h, text, n);
+    put_text(h, text, n);
 }
 
 static void on_content(void *ctx, const char *text, size_t n)
@@ -189,7 +207,7 @@ static void on_content(void *ctx, const char *text, size_t n)
         puts_mark(h, "\033[0m\n\n", "\n[answer] ");
     }
     h->wrote = WROTE_CONTENT;
-    put(h, text, n);
+    put_text(h, text, n);
 }
 
 static bool on_stop(void *ctx)

@@ -162,6 +162,21 @@ void live_log(struct live *l, const char *line)
     pthread_mutex_unlock(&l->lock);
 }
 
+size_t live_plain(const char *p, size_t n, char *out)
+{
+    size_t k = 0;
+    for (size_t i = 0; i < n; i++) {
+        unsigned char c = (unsigned char)p[i];
+        bool c1 = c == 0xc2 && i + 1 < n && (unsigned char)p[i + 1] < 0xa0; /* U+0080 to U+009F */
+        if (c1) {
+            i++;
+        } else if ((c >= ' ' && c != 0x7f) || c == '\n' || c == '\t') {
+            out[k++] = p[i];
+        }
+    }
+    return k;
+}
+
 int live_text(struct live *l, const char *p, size_t n)
 {
     if (!n) {

@@ -27,6 +27,10 @@ void live_stop(struct live *l);
 void live_log(struct live *l, const char *line);
 /* Remove the line from the screen; it comes back when compose has one. */
 void live_clear(struct live *l);
+/* What of a text may go to a terminal: all but the characters that it would obey (escapes, cursor
+ * and the like); tabs and newlines stay. p holds whole characters; out has room for n bytes.
+ * Returns how many were written. */
+size_t live_plain(const char *p, size_t n, char *out);
 /* A piece of result text for stdout, flushed. Nonzero: it could not be written. */
 int live_text(struct live *l, const char *p, size_t n);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * out.c: results, errors and numbers for people; see cli.h. */
 #include "node/cli/cli.h"
+#include "node/cli/live.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -38,9 +39,18 @@ static json_t *any_string(const char *s)
     return j;
 }
 
+/* A sentence may quote what a server, a file or a person gave. */
+static void say(const char *message)
+{
+    char plain[1000];
+    size_t n = strlen(message);
+    n = live_plain(message, n < sizeof plain ? n : sizeof plain, plain);
+    fprintf(stderr, "shoal: %.*s\n", (int)n, plain);
+}
+
 static void report(struct cli *c, const char *code, const char *message)
 {
-    fprintf(stderr, "shoal: %s\n", message);
+    say(message);
     if (c->json) {
         (void)cli_json(
             c, json_pack("{s:{s:s, s:o}}", "error", "code", code, "message", any_string(message)));
@@ -102,7 +112,7 @@ void cli_note(const struct cli *c, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(msg, sizeof msg, fmt, ap);
     va_end(ap);
-    fprintf(stderr, "shoal: %s\n", msg);
+    say(msg);
 }
 
 const char *cli_bytes(uint64_t n, char out[CLI_NUM])

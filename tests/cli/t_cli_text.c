@@ -152,6 +152,10 @@ static void t_errors(void **state)
     unlink(path);
     rmdir(dir);
     struct spawn_result r;
+    SPAWN(&r, NULL, "run", "--ids", "1", "--model", "/none\033[31m", "-q");
+    assert_int_equal(r.status, 1);
+    has(&r.err, "/none[31m"); /* a quoted name commands no terminal */
+    spawn_free(&r);
     SPAWN(&r, NULL, "run", "--chat", "whale\xff", "-q");
     assert_int_equal(r.status, 1);
     has(&r.err, "--chat: byte 6 of the text is not valid UTF-8");
