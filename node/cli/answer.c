@@ -86,8 +86,7 @@ static int on_event(void *ctx, const struct parse_event *ev)
     case PARSE_CONTENT:
         return put_content(t, ev->text, ev->text_n);
     case PARSE_CALL_END:
-        if (put_content(t, "\n[call] ", 8) || put_text(t, ev->name, ev->name_n) ||
-            put(t, " ", 1)) {
+        if (put_content(t, "\n[call] ", 8) || put_text(t, ev->name, ev->name_n) || put(t, " ", 1)) {
             return t->code;
         }
         return put_text(t, ev->text, ev->text_n);
