@@ -175,6 +175,7 @@ struct node {
     char name[WIRE_NAME_MAX + 1];
     struct store_meta_peers meta;
     bool meta_waited;
+    uint64_t meta_waited_ns;    /* for members that were fetching small files, in vain */
     int meta_bad;               /* members whose small files were no good */
     char meta_from[MESH_SHORT]; /* who gave the last one */
     struct yield yield;
