@@ -84,6 +84,35 @@ static const char *brief(const char *full, char out[ID_SHORT])
 {
     struct key_id id;
     if (id_parse(full, &id, NULL)) {
+/* What members say about digests: who lied, the manifest, audits. */
+static void say_words(const json_t *w)
+{
+    size_t i;
+    const json_t *m, *mf = json_object_get(w, "manifest");
+    json_array_foreach(json_object_get(w, "members"), i, m)
+    {
+        struct key_id id;
+        char who[ID_SHORT] = "?";
+        if (json_is_true(json_object_get(m, "void"))) {
+            if (!id_parse(text(m, "id"), &id, NULL)) {
+                id_short(&id, who);
+            }
+            printf("liar     the word of %s is void: %s\n", who, text(m, "why"));
+        }
+    }
+    if (number(mf, "objects") > 0) {
+        printf("manifest %.16s..., digests of %.0f objects\n", text(mf, "sha256"),
+               number(mf, "objects"));
+    }
+    if (number(w, "audits") > 0) {
+        char b[CLI_NUM];
+        printf("audits   %.0f samples (%s) of what peers gave compared with the origin, %.0f were "
+               "false\n",
+               number(w, "audits"), cli_bytes((uint64_t)number(w, "audit_bytes"), b),
+               number(w, "audits_failed"));
+    }
+}
+
         snprintf(out, ID_SHORT, "%s", "?");
     } else {
         id_short(&id, out);
@@ -147,6 +176,7 @@ static void say_tiers(const json_t *s)
 static void say_limits(const json_t *s)
 {
     char a[CLI_NUM], b[CLI_NUM], c[CLI_NUM], d[CLI_NUM], f[CLI_NUM], r[CLI_NUM];
+    say_words(json_object_get(s, "words"));
     const json_t *l = json_object_get(s, "limits");
     double ram = number(l, "ram_budget");
     printf("limits   to all peers %s, to each %s, from the origin %s, disk %s (%s stay free)%s%s\n",
