@@ -41,6 +41,7 @@ struct gram_builder {
     uint32_t ws, string_char, any_value; /* rules made once, GRAM_NONE before */
     uint32_t raw_char, any_raw;
     uint64_t steps; /* of lang.h so far */
+    uint64_t work;  /* comparisons so far, of all tools' schemas together */
 };
 
 int gram_begin(struct gram_builder *b);
@@ -129,12 +130,11 @@ struct gram_schema {
     } * seen; /* schemas that have become rules: $ref may come back to them */
     size_t n_seen, cap_seen;
     unsigned depth;
-    uint64_t work; /* comparisons so far */
 };
 uint32_t gram_schema_value(struct gram_schema *s, const struct pyjson *v, bool raw, const char *at,
                            uint32_t next);
 void gram_schema_done(struct gram_schema *s);
-/* n more comparisons: false, and the builder has failed, when a schema asks for too many. */
+/* n more comparisons: false, and the builder has failed, when schemas ask for too many. */
 bool gram_work(struct gram_schema *s, uint64_t n);
 /* Follow $ref from v (NULL on failure). */
 const struct pyjson *gram_schema_deref(struct gram_schema *s, const struct pyjson *v,

@@ -18,8 +18,8 @@ const struct pyjson *gram_get(const struct pyjson *v, const char *key)
 
 bool gram_work(struct gram_schema *s, uint64_t n)
 {
-    s->work += n;
-    if (s->work > WORK_MAX) {
+    s->b->work += n;
+    if (s->b->work > WORK_MAX) {
         gram_fail(s->b, ERR_LIMIT, "schema: it has too many properties or alternatives");
     }
     return !s->b->err.code;

@@ -503,6 +503,29 @@ static void test_many_tools(void **state)
                 true);
     answer_fits(&a, RESPONSE_END TOOLS(CALL("t299", "1", ARG("any", "null", "null"))) END, false);
     pyjson_free(d);
+    /* each of these is taken alone; the work of all together is bounded as well */
+    struct buf b;
+    struct grammar *g;
+    buf_init(&b, 1 << 20);
+    buf_adds(&b, "{\"type\":\"object\",\"properties\":{\"v\":{\"oneOf\":[");
+    for (int i = 0; i < 700; i++) {
+        buf_addf(
+            &b,
+            "%s{\"type\":\"object\",\"properties\":{\"k\":{\"const\":%d}},\"required\":[\"k\"]}",
+            i ? "," : "", i);
+    }
+    buf_adds(&b, "]}}}");
+    assert_int_equal(pyjson_parse(b.p, b.n, false, &d, &e), 0);
+    for (int i = 0; i < 300; i++) {
+        tools[i] = (struct grammar_tool){names[i], pyjson_root(d), true};
+    }
+    a.n_tools = 1;
+    assert_int_equal(grammar_answer(&a, kit.t, &g, &e), 0);
+    grammar_free(g);
+    a.n_tools = 300;
+    assert_int_equal(grammar_answer(&a, kit.t, &g, &e), ERR_LIMIT);
+    pyjson_free(d);
+    buf_free(&b);
 }
 
 int main(void)
