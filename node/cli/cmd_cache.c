@@ -55,7 +55,7 @@ static int wait(struct cli *c, struct cli_home *h, json_t **homes, struct err *e
         }
         double of = number(*homes, "possible");
         double percent = of > 0 ? 100 * number(*homes, "covered") / of : 0;
-        bool on = json_is_true(json_object_get(*homes, "warm"));
+        bool on = !json_is_object(*homes) || json_is_true(json_object_get(*homes, "warm"));
         if (percent >= told + 1 || !on) {
             const char *why = json_string_value(json_object_get(*homes, "why"));
             cli_note(c, "%.1f %% of what fits is held%s%s", percent > 100 ? 100 : percent,

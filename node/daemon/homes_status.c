@@ -127,6 +127,9 @@ json_t *homes_json(struct homes *h)
     }
     pthread_mutex_lock(&h->mu);
     json_t *j = h->report ? json_deep_copy(h->report) : json_null();
+    if (h->report) { /* asked for just now, perhaps: whoever waits for its end looks at this */
+        json_object_set_new(j, "warm", json_boolean(h->warm));
+    }
     pthread_mutex_unlock(&h->mu);
     return j;
 }

@@ -46,7 +46,8 @@ struct disk {
     struct disk_kept kept[DISK_CHUNKS_KEPT];
     uint32_t *noted; /* [n]: whose presence has changed; NULL: nobody wants to know */
     uint32_t n_noted;
-    uint8_t *rank; /* [n]: of what is here or may come; NULL: all are alike */
+    uint64_t digests_set; /* counts what has been recorded */
+    uint8_t *rank;        /* [n]: of what is here or may come; NULL: all are alike */
     uint8_t rank_most;
 };
 

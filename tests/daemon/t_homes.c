@@ -7,6 +7,7 @@
 #include "node/store/share.h"
 #include "peer/member.h"
 #include "peer/mesh.h"
+#include "sim/sim.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -148,6 +149,35 @@ static void test_below(void **state)
     end(&s);
 }
 
+/* The simulation (tests/sim) of the same disks moves as many bytes as these nodes did. */
+static void as_simulated(struct shoal *s)
+{
+    const struct model_config *c = model_config(s->k[0].m);
+    struct sim_opts o;
+    struct sim_settled r;
+    double moved = 0, origin = 0;
+    sim_k3(&o);
+    o.nodes = 0;
+    o.experts = c->n_experts;
+    o.layers = (uint32_t)(s->experts / s->one / c->n_experts);
+    o.size = s->one;
+    struct sim *sim = sim_open(&o);
+    for (int i = 0; i < ALL; i++) {
+        sim_join(sim, (uint64_t)kit_status(&s->k[i], "homes.budget"));
+        moved +=
+            kit_status(&s->k[i], "homes.copied_bytes") + kit_status(&s->k[i], "homes.warmed_bytes");
+        origin += kit_status(&s->k[i], "tiers.origin.bytes");
+    }
+    sim_settle(sim, true, NULL, &r);
+    sim_close(sim);
+    moved -= ALL * (double)s->spine; /* of experts alone */
+    origin -= (double)s->spine;
+    print_message("moved %.0f bytes, simulated %.0f; from the origin %.0f, simulated %.0f\n", moved,
+                  (double)r.moved, origin, (double)r.origin_bytes);
+    assert_true(moved >= 0.98 * (double)r.moved && moved <= 1.02 * (double)r.moved);
+    assert_true(origin >= 0.98 * (double)r.origin_bytes && origin <= 1.02 * (double)r.origin_bytes);
+}
+
 /* More than the model: second copies; then one leaves for good, and one comes. */
 static void test_above(void **state)
 {
@@ -160,6 +190,12 @@ static void test_above(void **state)
     say(&s, "2.5 of the model");
     assert_true((double)(kit_origin_bytes(s.origin) - before) <=
                 ORIGIN_SLACK * (double)(s.spine + s.experts));
+    for (int i = 0; i < ALL; i++) {
+        until(kit_status(&s.k[i], "homes.waiting") == 0 &&
+              kit_status(&s.k[i], "homes.under_way") == 0 &&
+              kit_status(&s.k[i], "homes.once") <= 0.02 * (double)s.experts);
+    }
+    as_simulated(&s);
     for (int i = 0; i < ALL; i++) { /* each holds the spine, and knows how much there is twice */
         until(kit_status(&s.k[i], "homes.once") <= 0.02 * (double)s.experts);
         assert_true(kit_status(&s.k[i], "homes.layers.0.have") ==
