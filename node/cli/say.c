@@ -57,6 +57,11 @@ void say_peers(const json_t *peers)
             printf("                banned for %s more: %s (shoal peers unban %s)\n",
                    cli_duration(banned, d), text(f, "last_fault"), text(p, "short"));
         }
+        const json_t *word = json_object_get(p, "word");
+        if (json_is_true(json_object_get(word, "void"))) {
+            printf("                its word on digests is void: %s (shoal peers unban %s)\n",
+                   text(word, "why"), text(p, "short"));
+        }
     }
 }
 
@@ -171,12 +176,12 @@ static void say_tiers(const json_t *s)
     if (one > 0) {
         printf("trust    %.0f objects rest on the word of one member\n", one);
     }
+    say_words(json_object_get(s, "words"));
 }
 
 static void say_limits(const json_t *s)
 {
     char a[CLI_NUM], b[CLI_NUM], c[CLI_NUM], d[CLI_NUM], f[CLI_NUM], r[CLI_NUM];
-    say_words(json_object_get(s, "words"));
     const json_t *l = json_object_get(s, "limits");
     double ram = number(l, "ram_budget");
     printf("limits   to all peers %s, to each %s, from the origin %s, disk %s (%s stay free)%s%s\n",

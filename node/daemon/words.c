@@ -41,6 +41,7 @@ struct words {
     bool stop;
     struct words_stats s;
     /* the thread's own */
+    uint64_t stated; /* store_words_stamp when all was stated */
     uint64_t look_at, state_at, members_at, audit_at, day_at, day_bytes, random;
 };
 
@@ -159,7 +160,8 @@ static bool state_own(struct words *w, uint64_t now)
     struct buf b;
     bool full = false, taken = false;
     const uint8_t *self = mesh_id(w->n->mesh)->b;
-    if (store_words_due(w->n->st, self, &v, &n, &seq, &e)) {
+    uint64_t stamp = store_words_stamp(w->n->st);
+    if (stamp == w->stated || store_words_due(w->n->st, self, &v, &n, &seq, &e)) {
         return false;
     }
     full = n > STATEMENT_OBJECTS_MAX;
@@ -176,9 +178,12 @@ static bool state_own(struct words *w, uint64_t now)
             w->s.made_objects += full ? STATEMENT_OBJECTS_MAX : n;
             pthread_mutex_unlock(&w->mu);
         }
+        w->stated = taken && !full ? stamp : w->stated;
         full &= taken;
         buf_free(&b);
         w->state_at = now + STATE_NS;
+    } else if (!n) {
+        w->stated = stamp;
     }
     free(v);
     return full;
@@ -246,8 +251,10 @@ static void *words_main(void *arg)
         if (now < w->look_at) {
             struct timespec t;
             clock_gettime(CLOCK_REALTIME, &t); /* a changed clock makes one look early or late */
-            uint64_t wait = w->look_at - now, most = 250 * MS_NS;
-            t.tv_nsec += (long)(wait < most ? wait : most);
+            uint64_t wait = w->look_at - now, most = LOOK_NS;
+            wait = wait < most ? wait : most;
+            t.tv_sec += (time_t)(wait / (1000 * MS_NS));
+            t.tv_nsec += (long)(wait % (1000 * MS_NS));
             t.tv_sec += t.tv_nsec / 1000000000;
             t.tv_nsec %= 1000000000;
             pthread_cond_timedwait(&w->work, &w->mu, &t);
@@ -295,6 +302,7 @@ int words_open(struct node *n, struct words **out, struct err *e)
     }
     w->n = n;
     w->tail = &w->head;
+    w->stated = UINT64_MAX;
     w->ops = (struct mesh_words){w, on_seen, on_known, on_next, on_take, on_lied};
     w->random = clock_ns() | 1;
     w->day_at = clock_ns();

@@ -373,6 +373,7 @@ void disk_set_digest(struct disk *d, uint32_t id, struct digest *dg)
     if (it->digest) {
         disk_drop_kept(d, id);
     }
+    d->digests_set++;
     dg->older = it->digest; /* whoever reads by it at this moment may go on */
     it->digest = dg;
     disk_note(d, id);

@@ -103,6 +103,8 @@ int disk_due(struct disk *d, const uint8_t self[SHA256_SIZE], bool all,
              struct statement_entry **out, size_t *n, struct err *e);
 /* The digest on record, if it rests on our own download or on the manifest. */
 bool disk_own_digest(struct disk *d, uint32_t id, uint8_t digest[SHA256_SIZE]);
+/* Changes when a digest has been recorded: is it worth to look at disk_due? */
+uint64_t disk_stamp(struct disk *d);
 /* What is said of an object's digest; false: nothing that counts. */
 bool disk_expect(struct disk *d, uint32_t id, uint8_t object[SHA256_SIZE], enum basis *b);
 /* Has another manifest been imported? Then all that is here is compared with it. */

@@ -397,6 +397,14 @@ bool disk_own_digest(struct disk *d, uint32_t id, uint8_t digest[SHA256_SIZE])
     return own;
 }
 
+uint64_t disk_stamp(struct disk *d)
+{
+    pthread_mutex_lock(&d->mu);
+    uint64_t n = d->digests_set;
+    pthread_mutex_unlock(&d->mu);
+    return n;
+}
+
 bool disk_expect(struct disk *d, uint32_t id, uint8_t object[SHA256_SIZE], enum basis *b)
 {
     struct book_says s;
@@ -500,8 +508,8 @@ void disk_rests(struct disk *d, uint64_t alone[CATALOG_MEMBERS_MAX + 1])
             continue;
         }
         alone[0] += !it->digest->rests;
-        for (uint32_t no = 1; no <= CATALOG_MEMBERS_MAX; no++) {
-            alone[no] += it->digest->rests >> no & 1;
+        for (uint64_t r = it->digest->rests & ~(uint64_t)1; r; r &= r - 1) {
+            alone[__builtin_ctzll(r)]++;
         }
     }
     pthread_mutex_unlock(&d->mu);

@@ -117,6 +117,11 @@ int store_words_due(struct store *st, const uint8_t self[SHA256_SIZE], struct st
     return r;
 }
 
+uint64_t store_words_stamp(struct store *st)
+{
+    return st->disk ? disk_stamp(st->disk) : 0;
+}
+
 void store_words_lied(struct store *st, const uint8_t member[SHA256_SIZE], const char *why)
 {
     if (st->disk) {

@@ -45,6 +45,9 @@ bool store_words_next(struct store *st, const uint8_t signer[SHA256_SIZE], uint6
 int store_words_due(struct store *st, const uint8_t self[SHA256_SIZE], struct statement_entry **v,
                     size_t *n, uint64_t *seq, struct err *e);
 
+/* Another number than before: something may be due. */
+uint64_t store_words_stamp(struct store *st);
+
 /* A member stated what something stronger has denied. */
 void store_words_lied(struct store *st, const uint8_t member[SHA256_SIZE], const char *why);
 /* Its word counts again from now on. ERR_NOTFOUND: it is not void. */
