@@ -177,7 +177,7 @@ static void test_failures(void **state)
             proc_free(&run[i]);
         }
         double ratio = (double)(origin_bytes() - before) / (double)copy;
-        if (ratio > 2) {
+        if (ratio > 1.1) {
             print_message("%s of node %d: %.3f copies\n", sig == SIGKILL ? "kill" : "stop", victim,
                           ratio);
         }
@@ -189,7 +189,8 @@ static void test_failures(void **state)
         }
     }
     print_message("%d failures: %.3f copies on average, %.3f at most\n", n, sum / n, most);
-    assert_true(most < 2); /* whoever is killed takes along what it alone had, a third or so */
+    assert_true(most <
+                1.3); /* a chunk of each object under way at most, and the machine may be busy */
 }
 
 int main(void)
