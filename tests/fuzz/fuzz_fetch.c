@@ -129,8 +129,49 @@ static void done(void *ctx, struct fetch_want *h, const struct fetch_result *r)
     }
 }
 
+static void on_chunk(void *ctx, struct object_key k, uint64_t size, uint32_t i, const uint8_t *p,
+                     size_t n, const uint8_t sha[SHA256_SIZE], enum basis b)
+{
+    if (k.index >= OBJECTS || i > 5 || b < BASIS_TWO_MEMBERS) {
+        abort();
+    }
+}
+
+static void on_end(void *ctx, struct object_key k, uint32_t retry_ms)
+{
+}
+
+static void on_take(void *ctx, uint32_t peer, const struct object_key *k, uint32_t n)
+{
+    if (n < 1 || n > WIRE_TAKE_MAX) {
+        abort();
+    }
+}
+
+/* What peers say of leases. */
+static void lease_step(struct world *w, const uint8_t *d)
+{
+    uint32_t slot = w->slot[d[1] % PEERS], retry;
+    struct object_key k[2] = {{0, 0, d[2] % OBJECTS}, {0, 0, d[3] % (2 * OBJECTS)}};
+    switch (d[0] % 4) {
+    case 0:
+        fetch_on_ask(w->f, slot, k[0], &retry);
+        break;
+    case 1:
+        fetch_on_take(w->f, slot, k, 1 + d[4] % 2);
+        break;
+    default:
+        fetch_on_origin_state(w->f, slot, d[4] & 1, d[5] > 240 ? d[6] * 1000u : 0, d[7]);
+        break;
+    }
+}
+
 static void step(struct world *w, const uint8_t *d)
 {
+    if (d[0] >= 224 && w->up[d[1] % PEERS]) {
+        lease_step(w, d);
+        return;
+    }
     uint32_t p = d[1] % PEERS, o = d[2] % OBJECTS, c = d[3] % 8, slot = w->slot[p];
     uint64_t id = w->id[p] - d[4] % 4 + d[4] / 128;
     size_t n = storage_chunk_len(BYTES, c < 6 ? c : 5) + (d[5] == 255);
@@ -217,7 +258,7 @@ static void check(const struct fetch *f)
             uint32_t asks = 0, counted = 0, unasked = 0;
             for (struct link *g = fl->gets.next; g != &fl->gets; g = g->next) {
                 const struct get *q = get_of_flight(g);
-                asks += source_is_origin(q->s) ? 0 : (uint32_t)__builtin_popcountll(q->open);
+                asks += get_outside(q) ? 0 : (uint32_t)__builtin_popcountll(q->open);
             }
             for (uint32_t i = 0; i < fl->n; i++) {
                 counted += fl->c[i].asks;
@@ -243,7 +284,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                    .send_get = send_get,
                                    .send_cancel = send_cancel,
                                    .origin_get = origin_get,
-                                   .origin_cancel = origin_cancel},
+                                   .origin_cancel = origin_cancel,
+                                   .chunk = on_chunk,
+                                   .lease_end = on_end,
+                                   .send_take = on_take},
+                           .leases = true,
                            .storage = &st,
                            .storage_ctx = &w};
     if (size < 1 || fetch_open(&o, &w.f, NULL)) {
