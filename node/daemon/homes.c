@@ -170,7 +170,7 @@ static void *collect_main(void *arg)
 static void plan(struct homes *h)
 {
     uint64_t now = clock_ns();
-    uint64_t pause = h->plan_cost * HOMES_PLAN_SHARE;
+    uint64_t pause = h->plan_cost * HOMES_SHARE;
     pause = pause > HOMES_PLAN_MS * MS_NS ? pause : HOMES_PLAN_MS * MS_NS;
     if (h->planned_at && now - h->planned_at < pause) {
         return;
@@ -295,6 +295,14 @@ static void ask_power(struct homes *h)
                                 : "");
 }
 
+static bool warming(struct homes *h)
+{
+    pthread_mutex_lock(&h->mu);
+    bool on = h->warm;
+    pthread_mutex_unlock(&h->mu);
+    return on;
+}
+
 static void one_round(struct homes *h)
 {
     struct err e = {0};
@@ -304,7 +312,7 @@ static void one_round(struct homes *h)
     }
     homes_rank(h);
     homes_take_notes(h);
-    if (h->shoal) {
+    if (h->shoal || warming(h)) {
         plan(h);
         work(h);
         homes_offer(h);
@@ -318,7 +326,7 @@ static void one_round(struct homes *h)
 static void next_ones(struct homes *h)
 {
     homes_take_notes(h);
-    if (h->shoal) {
+    if (h->shoal || warming(h)) {
         work(h);
     }
 }
@@ -345,11 +353,12 @@ static void wait_until(struct homes *h, uint64_t end, bool dirty_counts)
 static void *thread_main(void *arg)
 {
     struct homes *h = arg;
-    uint64_t round_at = 0;
+    uint64_t round_at = 0, cost = 0;
     pthread_mutex_lock(&h->mu);
     while (!h->stop) {
-        uint64_t now = clock_ns();
-        bool due = now - round_at >= (h->dirty ? HOMES_ROUND_MS : HOMES_IDLE_MS) * MS_NS;
+        uint64_t now = clock_ns(), pause = (h->dirty ? HOMES_ROUND_MS : HOMES_IDLE_MS) * MS_NS;
+        pause = pause > cost * HOMES_SHARE ? pause : cost * HOMES_SHARE;
+        bool due = now - round_at >= pause;
         if (due || h->arrived) {
             h->arrived = false;
             h->dirty = h->dirty && !due;
@@ -357,13 +366,13 @@ static void *thread_main(void *arg)
             if (due) {
                 one_round(h);
                 round_at = clock_ns();
+                cost = round_at - now;
             } else {
                 next_ones(h);
             }
             pthread_mutex_lock(&h->mu);
         } else {
-            unsigned ms = h->dirty ? HOMES_ROUND_MS : HOMES_IDLE_MS;
-            wait_until(h, round_at + ms * MS_NS, !h->dirty);
+            wait_until(h, round_at + pause, !h->dirty);
         }
     }
     pthread_mutex_unlock(&h->mu);

@@ -19,13 +19,13 @@
 
 #include <pthread.h>
 
-#define HOMES_ROUND_MS 200   /* between two rounds, at least */
-#define HOMES_IDLE_MS 2000   /* a round without a reason */
-#define HOMES_AT_ONCE 4      /* copies under way */
-#define HOMES_AFTER_MS 30000 /* since the start, before copies are made */
-#define HOMES_COPIES 2       /* wanted of each expert while there is room */
-#define HOMES_PLAN_MS 1000   /* between two placements, or HOMES_PLAN_SHARE times its cost */
-#define HOMES_PLAN_SHARE 20
+#define HOMES_ROUND_MS 200         /* between two rounds, at least */
+#define HOMES_IDLE_MS 2000         /* a round without a reason */
+#define HOMES_AT_ONCE 4            /* copies under way */
+#define HOMES_AFTER_MS 30000       /* since the start, before copies are made */
+#define HOMES_COPIES 2             /* wanted of each expert while there is room */
+#define HOMES_PLAN_MS 1000         /* between two placements, at least */
+#define HOMES_SHARE 20             /* rounds and placements take at most one in so many seconds */
 #define HOMES_FORGET_S (7 * 86400) /* an absent member counts for so long */
 #define HOMES_SAVE_MS 60000
 #define HOMES_KEEP_MS 600000    /* what we said Kept for is not given up */

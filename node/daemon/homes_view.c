@@ -181,11 +181,13 @@ int homes_look(struct homes *h, struct err *e)
 {
     struct mesh_place_peer *l = NULL;
     size_t n = 0;
-    int r = look_at_disk(h, e);
-    int in = r ? r : mesh_place_list(h->mesh, &l, &n);
-    if (in == ERR_NOMEM) {
-        r = err_set(e, in, "out of memory");
-    } else if (!r) {
+    int in = mesh_place_list(h->mesh, &l, &n);
+    bool alone = in == ERR_OFFLINE || (!in && !n); /* in no shoal, or in one of its own */
+    pthread_mutex_lock(&h->mu);
+    bool look = !alone || h->warm;
+    pthread_mutex_unlock(&h->mu);
+    int r = in == ERR_NOMEM ? err_set(e, in, "out of memory") : look ? look_at_disk(h, e) : 0;
+    if (!r) {
         take_list(h, l, n);
         h->shoal = h->n_m > 1;
         tell(h);
