@@ -1,14 +1,6 @@
 // SPDX-License-Identifier: MIT
 // kernels.cc: all shaders as C++, and the table through which the emulation calls them.
-#include "shaders/elementwise.metal"
-#include "shaders/head.metal"
-#include "shaders/kda.metal"
-#include "shaders/mix.metal"
-#include "shaders/mla.metal"
-#include "shaders/norms.metal"
-#include "shaders/product.metal"
-#include "shaders/router.metal"
-#include "shaders/softmax.metal"
+#include "shoal.metal" // generated: the text that the program carries
 
 #include "tests/shaders/call.h"
 

@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: MIT
+ * metal_device.m: see metal_device.h. Thin: what is decided about order and memory is decided in
+ * gpu.c. Compiled with ARC. */
+#import <Foundation/Foundation.h>
+#import <Metal/Metal.h>
+
+#include "shaders/metal_device.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define RING 16 /* command buffers remembered: more than GPU_AHEAD */
+_Static_assert(RING > GPU_AHEAD + 1, "a batch that may be waited for is remembered");
+
+@interface ShoalMetal : NSObject {
+@public
+    id<MTLDevice> device;
+    id<MTLCommandQueue> queue;
+    id<MTLComputePipelineState> pipeline[SH_KERNELS];
+    id<MTLCommandBuffer> open;
+    id<MTLComputeCommandEncoder> encoder;
+    id<MTLCommandBuffer> sent[RING];
+    uint64_t committed;
+    _Atomic uint64_t done;
+    _Atomic bool failed;
+    NSString *failure; /* written before failed is set */
+}
+@end
+
+@implementation ShoalMetal
+@end
+
+struct metal {
+    struct sh_device d;
+    void *owner; /* a retained ShoalMetal */
+    char name[96];
+};
+
+static ShoalMetal *of(struct sh_device *d)
+{
+    return (__bridge ShoalMetal *)((struct metal *)d)->owner;
+}
+
+/* ---- memory: pages of our own, seen by the GPU where they lie ---- */
+
+static int metal_alloc(struct sh_device *d, size_t size, struct sh_mem *m)
+{
+    ShoalMetal *g = of(d);
+    size_t page = (size_t)getpagesize(), whole;
+    if (!size || __builtin_add_overflow(size, page - 1, &whole)) {
+        return KERN_ENOMEM;
+    }
+    whole = whole / page * page;
+    if (whole > g->device.maxBufferLength) {
+        return KERN_ENOMEM;
+    }
+    void *p = mmap(NULL, whole, PROT_READ | PROT_WRITE, MAP_ANON | MAP_PRIVATE, -1, 0);
+    if (p == MAP_FAILED) {
+        return KERN_ENOMEM;
+    }
+    id<MTLBuffer> b = [g->device newBufferWithBytesNoCopy:p
+                                                   length:whole
+                                                  options:MTLResourceStorageModeShared
+                                              deallocator:nil];
+    if (!b) {
+        munmap(p, whole);
+        return KERN_ENOMEM;
+    }
+    *m = (struct sh_mem){p, (__bridge_retained void *)b};
+    return 0;
+}
+
+static void metal_free(struct sh_device *d, struct sh_mem *m)
+{
+    size_t whole;
+    @autoreleasepool {
+        id<MTLBuffer> b = (__bridge_transfer id<MTLBuffer>)m->handle;
+        whole = b.length;
+        b = nil;
+    }
+    munmap(m->host, whole);
+}
+
+/* ---- batches ---- */
+
+static int metal_encode(struct sh_device *d, const struct sh_launch *l, void *const *handle)
+{
+    ShoalMetal *g = of(d);
+    @autoreleasepool {
+        if (!g->open) {
+            g->open = [g->queue commandBuffer];
+            /* serial: a launch sees all that the ones before it wrote */
+            g->encoder = [g->open computeCommandEncoder];
+            if (!g->encoder) {
+                g->open = nil;
+                return KERN_ENOMEM;
+            }
+        }
+        [g->encoder setComputePipelineState:g->pipeline[l->kernel]];
+        [g->encoder setBytes:&l->args length:l->args_size atIndex:0];
+        for (uint32_t i = 0; i < l->buffers; i++) {
+            [g->encoder setBuffer:(__bridge id<MTLBuffer>)handle[i]
+                           offset:l->buf[i].off
+                          atIndex:i + 1];
+        }
+        [g->encoder dispatchThreadgroups:MTLSizeMake(l->groups[0], l->groups[1], l->groups[2])
+                   threadsPerThreadgroup:MTLSizeMake(l->threads, 1, 1)];
+    }
+    return 0;
+}
+
+static int metal_commit(struct sh_device *d, uint64_t *batch)
+{
+    ShoalMetal *g = of(d);
+    @autoreleasepool {
+        uint64_t n = ++g->committed;
+        id<MTLCommandBuffer> commands = g->open;
+        [g->encoder endEncoding];
+        [commands addCompletedHandler:^(id<MTLCommandBuffer> b) {
+            if (b.status == MTLCommandBufferStatusError && !atomic_load(&g->failed)) {
+                g->failure = b.error.localizedDescription;
+                atomic_store(&g->failed, true);
+            }
+            atomic_store(&g->done, n); /* buffers of one queue complete in order */
+        }];
+        [commands commit];
+        g->sent[n % RING] = commands;
+        g->open = nil;
+        g->encoder = nil;
+        *batch = n;
+    }
+    return 0;
+}
+
+static void metal_discard(struct sh_device *d)
+{
+    ShoalMetal *g = of(d);
+    @autoreleasepool {
+        [g->encoder endEncoding]; /* never committed */
+        g->encoder = nil;
+        g->open = nil;
+    }
+}
+
+static int metal_wait(struct sh_device *d, uint64_t batch, char *why, size_t size)
+{
+    ShoalMetal *g = of(d);
+    int rc = 0;
+    @autoreleasepool {
+        uint64_t first = batch + RING > g->committed ? 1 : g->committed - RING + 1;
+        id<MTLCommandBuffer> b = batch < first ? nil : g->sent[batch % RING];
+        [b waitUntilCompleted];
+        if (atomic_load(&g->failed)) {
+            snprintf(why, size, "the GPU stopped: %s", g->failure.UTF8String);
+            rc = KERN_EINVAL;
+        }
+    }
+    return rc;
+}
+
+static uint64_t metal_done(struct sh_device *d)
+{
+    return atomic_load(&of(d)->done);
+}
+
+static void metal_close(struct sh_device *d)
+{
+    struct metal *m = (struct metal *)d;
+    @autoreleasepool {
+        ShoalMetal *g = (__bridge_transfer ShoalMetal *)m->owner;
+        if (g->committed) {
+            [g->sent[g->committed % RING] waitUntilCompleted];
+        }
+        g = nil;
+    }
+    free(m);
+}
+
+/* ---- open ---- */
+
+static id<MTLLibrary> compile(ShoalMetal *g, NSError **error)
+{
+    NSString *text = [[NSString alloc] initWithBytes:sh_metal_text
+                                              length:sh_metal_text_size
+                                            encoding:NSUTF8StringEncoding];
+    MTLCompileOptions *o = [MTLCompileOptions new];
+    if (@available(macOS 15.0, *)) {
+        o.mathMode = MTLMathModeSafe;
+        o.mathFloatingPointFunctions = MTLMathFloatingPointFunctionsPrecise;
+    } else {
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wdeprecated-declarations"
+        o.fastMathEnabled = NO;
+#pragma clang diagnostic pop
+    }
+    return [g->device newLibraryWithSource:text options:o error:error];
+}
+
+static int pipelines(ShoalMetal *g, id<MTLLibrary> library, char *why, size_t size)
+{
+    for (int k = 0; k < SH_KERNELS; k++) {
+        const char *name = sh_kernel_name((enum sh_kernel)k);
+        NSError *error = nil;
+        id<MTLFunction> f =
+            [library newFunctionWithName:[NSString stringWithUTF8String:name]];
+        id<MTLComputePipelineState> p =
+            f ? [g->device newComputePipelineStateWithFunction:f error:&error] : nil;
+        NSUInteger threads = k == SH_router ? SH_ROUTER_THREADS : SH_NORM_THREADS;
+        if (!p) {
+            snprintf(why, size, "kernel %s: %s", name,
+                     error ? error.localizedDescription.UTF8String : "not in the library");
+            return KERN_ENOTSUP;
+        }
+        if (p.threadExecutionWidth != 32 || p.maxTotalThreadsPerThreadgroup < threads) {
+            snprintf(why, size, "kernel %s: SIMD groups of %lu, at most %lu threads together", name,
+                     (unsigned long)p.threadExecutionWidth,
+                     (unsigned long)p.maxTotalThreadsPerThreadgroup);
+            return KERN_ENOTSUP;
+        }
+        g->pipeline[k] = p;
+    }
+    return 0;
+}
+
+static int prepare(ShoalMetal *g, char *why, size_t size)
+{
+    NSError *error = nil;
+    g->device = MTLCreateSystemDefaultDevice();
+    if (!g->device) {
+        snprintf(why, size, "this system offers no Metal device");
+        return KERN_ENOTSUP;
+    }
+    g->queue = [g->device newCommandQueue];
+    id<MTLLibrary> library = compile(g, &error);
+    if (!g->queue || !library) {
+        snprintf(why, size, "%s: %s", g->device.name.UTF8String,
+                 error ? error.localizedDescription.UTF8String : "no command queue");
+        return KERN_ENOTSUP;
+    }
+    return pipelines(g, library, why, size);
+}
+
+int metal_device_open(struct sh_device **out, char *why, size_t size)
+{
+    struct metal *m = calloc(1, sizeof *m);
+    int rc;
+    *out = NULL;
+    if (!m) {
+        return KERN_ENOMEM;
+    }
+    @autoreleasepool {
+        ShoalMetal *g = [ShoalMetal new];
+        rc = prepare(g, why, size);
+        if (!rc) {
+            snprintf(m->name, sizeof m->name, "metal/%s", g->device.name.UTF8String);
+            m->d = (struct sh_device){
+                .name = m->name,
+                .limit = (size_t)g->device.recommendedMaxWorkingSetSize,
+                .alloc = metal_alloc,
+                .free = metal_free,
+                .encode = metal_encode,
+                .commit = metal_commit,
+                .discard = metal_discard,
+                .wait = metal_wait,
+                .done = metal_done,
+                .close = metal_close,
+            };
+            m->owner = (__bridge_retained void *)g;
+        }
+    }
+    if (rc) {
+        free(m);
+        return rc;
+    }
+    *out = &m->d;
+    return 0;
+}
