@@ -93,7 +93,7 @@ struct homes {
     struct key_id *accepted_of; /* [n_all], for what flies as HOMES_ACCEPTED */
     struct homes_note *notes;
     size_t n_notes;
-    unsigned n_flying;
+    _Atomic unsigned n_flying; /* changed with mu, looked at without */
     struct homes_counts {
         uint64_t copied, copied_bytes; /* made of what a peer holds */
         uint64_t warmed, warmed_bytes; /* from the origin, for the coverage */
