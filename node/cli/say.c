@@ -84,11 +84,6 @@ static const char *limit(double v, const char *unit, char out[CLI_NUM])
     return out;
 }
 
-/* The short form of an id in full. */
-static const char *brief(const char *full, char out[ID_SHORT])
-{
-    struct key_id id;
-    if (id_parse(full, &id, NULL)) {
 /* What members say about digests: who lied, the manifest, audits. */
 static void say_words(const json_t *w)
 {
@@ -118,6 +113,11 @@ static void say_words(const json_t *w)
     }
 }
 
+/* The short form of an id in full. */
+static const char *brief(const char *full, char out[ID_SHORT])
+{
+    struct key_id id;
+    if (id_parse(full, &id, NULL)) {
         snprintf(out, ID_SHORT, "%s", "?");
     } else {
         id_short(&id, out);
