@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * t_cold.c: three programs of one shoal, cold at once, on the same prompt: the origin gives one
- * copy of all they need, and the receipts are those of one that is alone. Then the same with one of
- * them killed, stopped for a while, or cut off at a random moment. */
+ * t_cold.c: three nodes of one shoal, cold at once, on the same prompt: the origin gives one copy
+ * of all they need, and the receipts are those of one that is alone. Then the same with one of them
+ * killed, or stopped for a while, at a random moment. With the argument `bench`: how long it takes
+ * until the last of three has its first token, against one that is alone. */
 #include "tests/faults/household.h"
 #include "tests/peer/rng.h"
+
+#include "proto/base/clock.h"
 
 #include <signal.h>
 #include <sys/socket.h>
@@ -17,7 +20,7 @@ static const char *const prompt_alone[] = {"--ids",        "2819",         "--ma
                                            "--ignore-eos", "--rate-limit", "12M",       NULL};
 
 static struct household h;
-static struct kit_mesh b, c;
+static struct kit_mesh second, third;
 static const struct kit_mesh *home[NODES];
 static int port[NODES];
 static char want[65];
@@ -68,24 +71,29 @@ static void start_all(struct proc run[NODES])
 }
 
 /* The nodes stay when a run is over: who has got everything first still serves the others. */
-static void up_all(struct proc up[NODES])
+static void up_some(struct proc up[NODES], int nodes, const char *rate)
 {
-    for (int i = 0; i < NODES; i++) {
+    for (int i = 0; i < nodes; i++) {
         char listen[32];
         snprintf(listen, sizeof listen, "127.0.0.1:%d", port[i]);
         PROC(&up[i], SHOAL_PROGRAM, "up", "--home", home[i]->home, "--model", h.url, "--no-bonjour",
-             "--peer-listen", listen, "--rate-limit", "12M", "--json");
+             "--peer-listen", listen, "--rate-limit", rate, "--json");
     }
-    for (int i = 0; i < NODES; i++) { /* all of them read the metadata at once */
+    for (int i = 0; i < nodes; i++) { /* all of them read the metadata at once */
         if (!proc_listen(&up[i], proc_has_line, 60000)) {
             fail_msg("shoal up: %s", up[i].grumbled.n ? up[i].grumbled.p : "");
         }
     }
 }
 
-static void down_all(struct proc up[NODES])
+static void up_all(struct proc up[NODES])
 {
-    for (int i = 0; i < NODES; i++) {
+    up_some(up, NODES, "12M");
+}
+
+static void down_some(struct proc up[NODES], int nodes)
+{
+    for (int i = 0; i < nodes; i++) {
         if (up[i].pid) {
             proc_kill(&up[i], SIGTERM);
             proc_wait(&up[i], 20000);
@@ -94,16 +102,21 @@ static void down_all(struct proc up[NODES])
     }
 }
 
+static void down_all(struct proc up[NODES])
+{
+    down_some(up, NODES);
+}
+
 static int setup(void **state)
 {
     household_open(&h);
-    household_member(&h, &b);
-    household_member(&h, &c);
+    household_member(&h, &second);
+    household_member(&h, &third);
     home[0] = &h.keeper;
-    home[1] = &b;
-    home[2] = &c;
+    home[1] = &second;
+    home[2] = &third;
     uint64_t before = origin_bytes();
-    json_t *j = household_run(&h, b.home, prompt_alone);
+    json_t *j = household_run(&h, second.home, prompt_alone);
     snprintf(want, sizeof want, "%s", json_string_value(json_object_get(j, "receipt")));
     json_decref(j);
     copy = origin_bytes() - before;
@@ -113,8 +126,8 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-    kit_free(&b);
-    kit_free(&c);
+    kit_free(&second);
+    kit_free(&third);
     household_close(&h);
     return 0;
 }
@@ -141,14 +154,13 @@ static void test_cold(void **state)
     assert_true(ratio <= 1.02);
 }
 
-/* One of the three fails at a random moment: killed, stopped for a while, or with its cable pulled
- * (nothing of it is reached, nor does it reach anything, since all its traffic is stopped with it).
- * The others' receipts stay, and the origin gives little more than one copy: what the one that
- * failed had alone, and what was on its way to it. */
+/* One of the three fails at a random moment: killed, or stopped for a while (which looks like a cut
+ * cable from outside, for as long as it lasts). The others' receipts stay, and the origin gives
+ * little more than one copy: what the one that failed had alone, and what was on its way to it. */
 static void test_failures(void **state)
 {
     const char *runs = getenv("COLD_RUNS");
-    int n = runs ? atoi(runs) : 4;
+    int n = runs ? (int)strtol(runs, NULL, 10) : 4;
     struct rng r = rng_start((uint64_t)time(NULL) * 1000003u + (uint64_t)getpid());
     double most = 0, sum = 0;
     for (int k = 0; k < n; k++) {
@@ -189,15 +201,73 @@ static void test_failures(void **state)
         }
     }
     print_message("%d failures: %.3f copies on average, %.3f at most\n", n, sum / n, most);
-    assert_true(most <
-                1.3); /* a chunk of each object under way at most, and the machine may be busy */
+    /* Objects of the demo model are a chunk or less: an event costs those that were on their way.
+     */
+    assert_true(sum / n < 1.2 && most < 1.8);
 }
 
-int main(void)
+/* ---- bench ---- */
+
+/* Seconds until the last of so many cold nodes has its first token; the line of the house has
+ * 3 MB/s, whoever uses it. */
+static double first_token(int nodes, uint64_t *bytes)
 {
+    static const char *const one[] = {"--ids", "2819", "--max-new", "1", NULL};
+    struct proc up[NODES], run[NODES];
+    all_cold();
+    uint64_t before = origin_bytes();
+    up_some(up, nodes, nodes == 1 ? "3M" : "1M");
+    double began = clock_s();
+    for (int i = 0; i < nodes; i++) {
+        household_start(&h, &run[i], home[i]->home, true, one);
+    }
+    for (int i = 0; i < nodes; i++) {
+        assert_true(proc_listen(&run[i], proc_has_line, 100000));
+    }
+    double took = clock_s() - began;
+    for (int i = 0; i < nodes; i++) {
+        proc_wait(&run[i], 20000);
+        proc_free(&run[i]);
+    }
+    down_some(up, nodes);
+    *bytes = origin_bytes() - before;
+    return took;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Rounds of both in turn, the median of their ratios. */
+static void bench_cold(void **state)
+{
+    enum { ROUNDS = 3 };
+    double ratio[ROUNDS];
+    for (int i = 0; i < ROUNDS; i++) {
+        uint64_t a, b;
+        double alone = first_token(1, &a), all = first_token(NODES, &b);
+        ratio[i] = all / alone;
+        print_message("alone %.2f s, last of three %.2f s: %.3f; origin %.3f copies\n", alone, all,
+                      ratio[i], (double)b / (double)a);
+    }
+    qsort(ratio, ROUNDS, sizeof *ratio, by_size);
+    print_message("time to the last first token: %.3f of that of one alone\n", ratio[ROUNDS / 2]);
+    assert_true(ratio[ROUNDS / 2] <= 1.2); /* the loopback's share is nothing */
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest bench[] = {
+        cmocka_unit_test(bench_cold),
+    };
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cold),
         cmocka_unit_test(test_failures),
     };
+    if (argc > 1 && strcmp(argv[1], "bench") == 0) {
+        return cmocka_run_group_tests(bench, setup, teardown);
+    }
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -100,9 +100,9 @@ static void one(uint32_t seed)
 static void t_failures(void **state)
 {
     const char *seeds = getenv("LEASE_SEEDS"), *only = getenv("LEASE_SEED");
-    uint32_t n = seeds ? (uint32_t)atoi(seeds) : 200;
-    for (uint32_t seed = only ? (uint32_t)atoi(only) : 1; seed <= (only ? (uint32_t)atoi(only) : n);
-         seed++) {
+    uint32_t first = only ? (uint32_t)strtoul(only, NULL, 10) : 1;
+    uint32_t last = only ? first : seeds ? (uint32_t)strtoul(seeds, NULL, 10) : 200;
+    for (uint32_t seed = first; seed <= last; seed++) {
         one(seed);
     }
 }
