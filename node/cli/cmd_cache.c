@@ -45,7 +45,7 @@ static int ask(struct cli_home *h, json_t *q, json_t **homes, struct err *e)
 }
 
 /* Until the node says that it is over. */
-static int wait(struct cli *c, struct cli_home *h, json_t **homes, struct err *e)
+static int wait_warm(struct cli *c, struct cli_home *h, json_t **homes, struct err *e)
 {
     double told = -1;
     for (;;) {
@@ -83,7 +83,7 @@ static int warm(struct cli *c, const struct cache_opts *o)
         err_prefix(&e, "warming is done by the running node (shoal up)");
     }
     if (!r && !o->stop && !o->no_wait) {
-        r = wait(c, &h, &homes, &e);
+        r = wait_warm(c, &h, &homes, &e);
     }
     int status = r ? cli_fail(c, &e) : CLI_OK;
     if (!r && c->json) {
