@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Foundation.h: the part of Apple's Foundation that metal_device.m calls, declared by us with
  * Apple's names, so that the call sites can be compiled without a Mac. */
-/* clang-format off: it does not know this language in a .h */
+/* clang-format off */
 #pragma once
 #include <objc/objc.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * Metal.h: the part of Apple's Metal that metal_device.m calls; see ../Foundation/Foundation.h. */
-/* clang-format off: it does not know this language in a .h */
+/* clang-format off */
 #pragma once
 #import <Foundation/Foundation.h>
 
