@@ -13,11 +13,11 @@
 #include <string.h>
 #include <time.h>
 
-#define QUEUE_MAX 256              /* notes of the LAN thread; what is more comes again */
-#define LOOK_NS (2000 * MS_NS)     /* is there something to state */
-#define STATE_NS (10000 * MS_NS)   /* between two statements that are not full */
-#define MEMBERS_NS (20000 * MS_NS) /* who left the shoal, another manifest */
-#define AUDIT_NS (60000 * MS_NS)   /* one chunk of the origin each, unless node_opts says else */
+#define QUEUE_MAX 256             /* notes of the LAN thread; what is more comes again */
+#define LOOK_NS (2000 * MS_NS)    /* is there something to state */
+#define STATE_NS (10000 * MS_NS)  /* between two statements that are not full */
+#define MEMBERS_NS (5000 * MS_NS) /* who left the shoal, another manifest */
+#define AUDIT_NS (60000 * MS_NS)  /* one chunk of the origin each, unless node_opts says else */
 #define AUDIT_DAY ((uint64_t)256 << 20)
 #define DAY_NS ((uint64_t)86400 * 1000 * MS_NS)
 
