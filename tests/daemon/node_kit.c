@@ -111,7 +111,8 @@ void kit_open(struct kit_node *k, const char *model, const struct kit_node *to)
         .verify = had.verify,
         .verify_ctx = had.verify_ctx,
         .audit_ms = had.audit_ms,
-        .homes_after_ms = had.homes_after_ms,
+        /* copies in the background would change what tests count */
+        .homes_after_ms = had.homes_after_ms ? had.homes_after_ms : 3600000,
         .power = had.power,
         .stop = had.stop,
         .stop_ctx = had.stop_ctx,

@@ -291,12 +291,53 @@ static void test_battery(void **state)
     demo_server_stop(s.origin);
 }
 
+/* What a member held counts while it is switched off, also after a restart; a damaged file of such
+ * memories is as none. */
+static void test_remembered(void **state)
+{
+    struct shoal s = {0};
+    on_battery = true; /* nothing is copied */
+    s.origin = kit_origin(s.url);
+    sizes(&s);
+    kit_keeper(&s.k[0]);
+    kit_member(&s.k[1], &s.k[0]);
+    up(&s, 0, 1.2);
+    up(&s, 1, 1.2);
+    kit_connected(&s.k[0], 1);
+    kit_get_all(&s.k[1], 0, 4);
+    until(held(&s, 1) > 0 && kit_status(&s.k[0], "homes.covered") == (double)held(&s, 1));
+    double held_there = (double)held(&s, 1);
+    kit_close(&s.k[1]);
+    until(kit_status(&s.k[0], "connected") == 0);
+    kit_close(&s.k[0]);
+    up(&s, 0, 1.2);
+    until(kit_status(&s.k[0], "homes.covered") == held_there);
+    assert_int_equal(kit_status(&s.k[0], "homes.members.1.connected"), 0);
+    assert_true(kit_status(&s.k[0], "homes.members.1.seen") > 1e9);
+    kit_close(&s.k[0]);
+
+    char *file = NULL;
+    assert_int_equal(util_count_files(s.k[0].home, "/shoal/homes-", &file), 1);
+    FILE *f = fopen(file, "r+b");
+    assert_non_null(f);
+    assert_int_equal(fseek(f, 70, SEEK_SET), 0);
+    assert_int_equal(fputc(0x5a, f), 0x5a);
+    fclose(f);
+    free(file);
+    up(&s, 0, 1.2);
+    until(util_log_has(&s.k[0].log, "what other members kept is not known any more") == 1);
+    until(kit_status(&s.k[0], "homes.covered") == kit_status(&s.k[0], "homes.used"));
+    assert_true(kit_status(&s.k[0], "homes.used") < held_there);
+    kit_end(&s.k[1]);
+    kit_end(&s.k[0]);
+    demo_server_stop(s.origin);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_battery),
-        cmocka_unit_test(test_below),
-        cmocka_unit_test(test_above),
+        cmocka_unit_test(test_remembered), cmocka_unit_test(test_battery),
+        cmocka_unit_test(test_below),      cmocka_unit_test(test_above),
         cmocka_unit_test(test_offer),
     };
     cmocka_set_test_filter(getenv("KIT_ONLY"));
