@@ -19,8 +19,9 @@ cd "$root"
 # One arithmetic: no contraction, no flushing, division and square root rounded as IEEE 754 says.
 strict="-fmad=false -ftz=false -prec-div=true -prec-sqrt=true"
 flags="-O2 -std=c11 -D_GNU_SOURCE -ffp-contract=off -fno-math-errno -I$root"
+sources="$(echo kernels/*.c) shaders/plan.c shaders/plan_mla.c shaders/cases.c"
 jobs=()
-for f in kernels/*.c shaders/*.c; do
+for f in $sources; do
     more=
     case $(uname -m)$f in x86_64*_avx2.c) more="-mavx2 -mfma" ;; esac
     ${CC:-cc} $flags $more -c "$f" -o "$out/$(basename "$f" .c).o" &
@@ -30,7 +31,7 @@ nvcc -O3 -std=c++17 -arch="$arch" $strict -diag-suppress 1675,1866,1097,20199,55
     -Itests/shaders/cuda -I"$root" -c tests/shaders/cuda/run.cu -o "$out/run.o" 2>"$out/ptxas.log" ||
     { cat "$out/ptxas.log"; exit 1; }
 for j in "${jobs[@]}"; do wait "$j"; done
-objects=$(for f in kernels/*.c shaders/*.c; do echo "$out/$(basename "$f" .c).o"; done)
+objects=$(for f in $sources; do echo "$out/$(basename "$f" .c).o"; done)
 nvcc -arch="$arch" "$out/run.o" $objects -o "$out/run" -lpthread -lm
 awk '/Compiling entry function/ { split($0, a, "\x27"); name = a[2] }
     /Used [0-9]+ registers/ { match($0, /[0-9]+ registers/); print substr($0, RSTART, RLENGTH), name }

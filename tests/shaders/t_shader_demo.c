@@ -4,6 +4,7 @@
 #include "infer/rig.h"
 
 #include "tests/shaders/emu_backend.h"
+#include "tests/shaders/fake.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -69,9 +70,27 @@ static void same_receipt(void **state)
     }
 }
 
+/* The whole engine on a GPU that is late: it may look at nothing before its fence. */
+static void same_receipt_late(void **state)
+{
+    char want[65], got[65];
+    struct kern_cpu_opts ko = {.isa = KERN_ISA_SCALAR, .threads = 1};
+    struct fake_opts fo = {.delay_us = 20, .seed = 3, .sabotage = -1};
+    struct gpu_opts o = {0};
+    struct kern_backend *b;
+    assert_int_equal(kern_cpu_open(&ko, &o.cpu), 0);
+    o.broken[SH_router] = o.broken[SH_mix_sum] = true; /* so some commands go to the CPU */
+    assert_int_equal(gpu_open(fake_open(&fo), &o, &b), 0);
+    run(NULL, PROMPT, want);
+    run(b, PROMPT, got);
+    assert_string_equal(got, want);
+    o.cpu->close(o.cpu);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(same_receipt)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(same_receipt),
+                                       cmocka_unit_test(same_receipt_late)};
     if (!emu_usable()) {
         printf("this processor lacks what the emulation was compiled for: not run\n");
         return 0;
