@@ -208,15 +208,15 @@ static void test_failures(void **state)
 
 /* ---- bench ---- */
 
-/* Seconds until the last of so many cold nodes has its first token; the line of the house has
- * 3 MB/s, whoever uses it. */
+/* Seconds until the last of so many cold nodes has its first token; the origin gives each 3 MB/s.
+ */
 static double first_token(int nodes, uint64_t *bytes)
 {
     static const char *const one[] = {"--ids", "2819", "--max-new", "1", NULL};
     struct proc up[NODES], run[NODES];
     all_cold();
     uint64_t before = origin_bytes();
-    up_some(up, nodes, nodes == 1 ? "3M" : "1M");
+    up_some(up, nodes, "3M");
     double began = clock_s();
     for (int i = 0; i < nodes; i++) {
         household_start(&h, &run[i], home[i]->home, true, one);
