@@ -58,6 +58,7 @@ static int open_node(struct demo_shoal *s, unsigned i, bool computes, struct err
                                     .log = on_log,
                                     .log_ctx = s},
                           .listen_host = "127.0.0.1",
+                          .homes_after_ms = 3600000, /* it shows what a prompt fetches, no more */
                           .peers = peers,
                           .no_bonjour = true,
                           .serve_bytes_s = GIVES_S,
