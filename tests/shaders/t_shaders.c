@@ -82,6 +82,66 @@ static void shapes(void **state)
     }
 }
 
+/* ---- rows longer than what a kernel holds at a time ---- */
+
+#define LONG 9001 /* above SH_NORM_STAGE and twice SH_STAGE */
+
+static void same_in_all(const struct kern_cmd *c, struct kern_buf *buf, size_t size, size_t out,
+                        size_t bytes, const char *name)
+{
+    uint8_t *before = malloc(size), *want = malloc(size);
+    assert_true(before && want);
+    memcpy(before, buf->host, size);
+    run(scalar, c, name);
+    memcpy(want, buf->host, size);
+    for (size_t e = 0; e < 2; e++) {
+        struct kern_backend *b = emu_open(&emus[e]);
+        assert_non_null(b);
+        memcpy(buf->host, before, size);
+        run(b, c, name);
+        assert_memory_equal((uint8_t *)buf->host + out, want + out, bytes);
+        b->close(b);
+    }
+    free(before);
+    free(want);
+}
+
+static void long_rows(void **state)
+{
+    size_t size = (size_t)8 * LONG * 4;
+    struct kern_buf *buf = scalar->alloc(scalar, size);
+    assert_non_null(buf);
+    float *p = buf->host;
+    uint32_t rng = 5;
+    for (size_t i = 0; i < size / 4; i++) {
+        rng = rng * 1664525u + 1013904223u;
+        p[i] = (float)(rng >> 8) * 0x1p-23f - 1.0f;
+    }
+    struct kern_cmd c = {.op = KERN_RMSNORM};
+    c.u.rmsnorm.x = kern_at(buf, 0);
+    c.u.rmsnorm.w = (struct kern_vec){KERN_F32, kern_at(buf, 2 * LONG * 4)};
+    c.u.rmsnorm.y = kern_at(buf, 3 * LONG * 4);
+    c.u.rmsnorm.xstride = c.u.rmsnorm.ystride = c.u.rmsnorm.n = LONG;
+    c.u.rmsnorm.T = 2;
+    c.u.rmsnorm.eps = 1e-5f;
+    same_in_all(&c, buf, size, 3 * LONG * 4, 2 * LONG * 4, "a long rmsnorm");
+
+    c = (struct kern_cmd){.op = KERN_MLA};
+    c.u.mla.q = kern_at(buf, 0);
+    c.u.mla.cache = kern_at(buf, 400);
+    c.u.mla.kvb = (struct kern_mat){KERN_F32, 16, 3, kern_at(buf, 100), {NULL, 0}};
+    c.u.mla.o = kern_at(buf, 7 * LONG * 4);
+    c.u.mla.H = 2;
+    c.u.mla.nope = 5;
+    c.u.mla.vdim = 3;
+    c.u.mla.rank = 3;
+    c.u.mla.rope = 1;
+    c.u.mla.T = 1;
+    c.u.mla.pos0 = LONG - 1;
+    same_in_all(&c, buf, size, 7 * LONG * 4, 2 * 3 * 4, "a long attention");
+    scalar->free(scalar, buf);
+}
+
 /* ---- argmax ---- */
 
 #define MOST 20001
@@ -218,6 +278,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shapes),
+        cmocka_unit_test(long_rows),
         cmocka_unit_test(argmax),
         cmocka_unit_test(refused),
     };
