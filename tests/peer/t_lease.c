@@ -79,6 +79,7 @@ static void one(uint32_t seed)
         ls_stop(s, whom, true);
         ls_until(s, s->now + 1000 * FETCH_MS + (uint64_t)ls_rand(s, 7000) * FETCH_MS);
         ls_stop(s, whom, false);
+        events++; /* it comes back while another one is at it */
     } else if (what == CUT) {
         ls_cut(s, whom, true);
     } else if (what == SLOWED) {
