@@ -67,9 +67,10 @@ struct mesh_words {
     /* The signer's next statement after number seq, appended; *more: there are further ones. */
     bool (*next)(void *ctx, const uint8_t signer[SHA256_SIZE], uint64_t seq, struct buf *out,
                  uint64_t *got, bool *more);
-    /* A statement of a member, its signature verified; to be copied. mesh_words_taken when it has
-     * been kept: then peers are asked for more. */
-    void (*take)(void *ctx, const uint8_t signer[SHA256_SIZE], const void *blob, size_t n);
+    /* A statement about the model that says it is a member's, from the peer `from`; to be copied.
+     * Its signature has not been looked at (milliseconds: not for this thread): statement_open,
+     * then mesh_words_taken when it has been kept (peers are asked for more), or mesh_words_bad. */
+    void (*take)(void *ctx, const uint8_t from[SHA256_SIZE], const void *blob, size_t n);
     /* A member stated a digest, as its own download, that the origin (or a manifest) denies. */
     void (*lied)(void *ctx, const uint8_t member[SHA256_SIZE], struct object_key k,
                  const char *why);
@@ -246,6 +247,8 @@ void mesh_origin_busy(struct mesh *m, uint64_t ms);
 void mesh_origin_state(struct mesh *m, bool up, double bytes_s, double latency_s);
 
 void mesh_words_taken(struct mesh *m);
+/* That peer gave one whose signature is wrong: it broke the protocol. */
+void mesh_words_bad(struct mesh *m, const uint8_t from[SHA256_SIZE]);
 /* Sign a statement of this node about the model; waits for the LAN thread. */
 int mesh_words_sign(struct mesh *m, uint64_t seq, const struct statement_entry *v, size_t n,
                     struct buf *out, struct err *e);

@@ -15,7 +15,7 @@
 
 #define ASK_NS (60000 * MS_NS)
 #define OPEN_NS (20000 * MS_NS) /* an answer that has not come by then is not waited for */
-#define CHECKS_S 20             /* signatures looked at for one peer in a second, on average ... */
+#define CHECKS_S 5              /* statements taken of one peer in a second, on average ... */
 #define CHECKS_BURST 100        /* ... and at once */
 
 static int send_blob(struct plink *l, const struct buf *b, bool more)
@@ -118,7 +118,7 @@ void mesh_on_statements_ask(struct plink *l, const Shoal__StatementsAsk *a)
     buf_free(&b);
 }
 
-/* May one more signature be looked at for this peer? */
+/* May one more statement be taken of this peer? Its signature is work for somebody. */
 static bool budget(struct plink *l, uint64_t now)
 {
     uint64_t add = (now - l->words_checked_at) * CHECKS_S / (1000 * MS_NS);
@@ -169,11 +169,7 @@ void mesh_on_statements(struct plink *l, const Shoal__Statements *x)
         l->words_more = false; /* at the next minute's question */
         return;
     }
-    if (statement_open(x->blob.data, x->blob.len, &s, &signer, &e)) {
-        link_broke(l, "a statement whose signature is wrong");
-        return;
-    }
-    m->words.take(m->words.ctx, signer.b, x->blob.data, x->blob.len);
+    m->words.take(m->words.ctx, l->inst.id.b, x->blob.data, x->blob.len);
 }
 
 /* ---- from other threads ---- */
@@ -215,6 +211,28 @@ static void note_tell(struct mesh *m, struct note *n)
     }
     buf_free(&x->blob);
     free(x);
+}
+
+static void note_bad(struct mesh *m, struct note *n)
+{
+    struct words_note *x = (struct words_note *)n;
+    struct key_id id;
+    memcpy(id.b, x->id, SHA256_SIZE);
+    struct plink *l = m->closing ? NULL : mesh_find_up(m, &id);
+    if (l) {
+        link_broke(l, "a statement whose signature is wrong");
+    }
+    free(x);
+}
+
+void mesh_words_bad(struct mesh *m, const uint8_t from[SHA256_SIZE])
+{
+    struct words_note *x = calloc(1, sizeof *x);
+    if (x) {
+        x->n.run = note_bad;
+        memcpy(x->id, from, SHA256_SIZE);
+        mesh_post(m, &x->n);
+    }
 }
 
 void mesh_words_tell(struct mesh *m, const void *blob, size_t n)

@@ -62,7 +62,7 @@ struct key_id;
 int statement_sign(struct crypto_key *k, const uint8_t root[SHA256_SIZE], uint64_t seq,
                    const struct statement_entry *v, size_t n, struct buf *out, struct err *e);
 /* Parse and verify; *signer is whose word it is. ERR_FORMAT, or ERR_DIGEST: not signed by that
- * key. About 0.5 ms for a wrong or a right signature alike. */
+ * key. Some milliseconds, for a wrong signature as for a right one. */
 int statement_open(const void *blob, size_t n, struct statement *out, struct key_id *signer,
                    struct err *e);
 

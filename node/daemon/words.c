@@ -21,9 +21,9 @@
 #define AUDIT_DAY ((uint64_t)256 << 20)
 #define DAY_NS ((uint64_t)86400 * 1000 * MS_NS)
 
-struct item { /* a statement (blob), or a member that lied (why) */
+struct item { /* a statement (blob, from a peer), or a member that lied (why) */
     struct item *next;
-    uint8_t member[SHA256_SIZE];
+    uint8_t member[SHA256_SIZE]; /* the liar, or the peer */
     char why[200];
     size_t n;
     uint8_t blob[];
@@ -98,9 +98,9 @@ static void note(struct words *w, const uint8_t member[SHA256_SIZE], const char 
     }
 }
 
-static void on_take(void *ctx, const uint8_t signer[SHA256_SIZE], const void *blob, size_t n)
+static void on_take(void *ctx, const uint8_t from[SHA256_SIZE], const void *blob, size_t n)
 {
-    note(ctx, signer, NULL, blob, n);
+    note(ctx, from, NULL, blob, n);
 }
 
 static void on_lied(void *ctx, const uint8_t member[SHA256_SIZE], struct object_key k,
@@ -140,7 +140,13 @@ static void take(struct words *w, const struct item *x)
         store_words_lied(w->n->st, x->member, x->why);
         return;
     }
-    int r = store_words_take(w->n->st, x->member, x->blob, x->n, &taken, &e);
+    struct statement s;
+    struct key_id signer;
+    int r = statement_open(x->blob, x->n, &s, &signer, &e);
+    if (r) {
+        mesh_words_bad(w->n->mesh, x->member);
+    }
+    r = r ? r : store_words_take(w->n->st, signer.b, x->blob, x->n, &taken, &e);
     pthread_mutex_lock(&w->mu);
     w->s.taken += taken;
     w->s.refused += r != 0;

@@ -75,9 +75,9 @@ struct evil_opts {
     unsigned after; /* chunks given rightly before the vice begins */
     bool armed;     /* and not before evil_arm */
     int arg;        /* CLOSE: the field number of a kind in shoal.proto */
-    /* Signs statements about all that it holds when somebody says hello: true ones, or false ones,
-     * which are the digests that LIES states. */
-    enum { EVIL_SIGNS_NOT, EVIL_SIGNS_TRULY, EVIL_SIGNS_FALSELY } signs;
+    /* Signs statements about all that it holds when somebody says hello: true ones (BADLY: with
+     * wrong signatures), or false ones, which are the digests that LIES states. */
+    enum { EVIL_SIGNS_NOT, EVIL_SIGNS_TRULY, EVIL_SIGNS_FALSELY, EVIL_SIGNS_BADLY } signs;
     int only; /* not 0: evil to the member that listens at this port alone */
     bool die; /* KILL ends the process by SIGKILL */
 };

@@ -167,6 +167,7 @@ void evil_sign(struct evil_conn *c)
         struct buf b;
         buf_init(&b, STATEMENT_BLOB_MAX);
         if (!statement_sign(v->me.key, s->root, 1 + i / STATEMENT_OBJECTS_MAX, x + i, n, &b, &e)) {
+            b.p[b.n - 1] = (char)(b.p[b.n - 1] ^ (v->o.signs == EVIL_SIGNS_BADLY));
             m.blob.data = (uint8_t *)b.p;
             m.blob.len = b.n;
             evil_small(c, SHOAL__FRAME__KIND_STATEMENTS, &m);

@@ -314,6 +314,18 @@ static void test_rotten_disk(void **state)
     kit_end(&a);
 }
 
+/* Signatures that are wrong: it broke the protocol, nothing of it is kept. */
+static void test_bad_signature(void **state)
+{
+    struct evil_opts o = {.vice = EVIL_HONEST, .signs = EVIL_SIGNS_BADLY};
+    begin(&o, true);
+    meet(&a, evil_port(ev.e));
+    until(util_log_has(&a.log, "a statement whose signature is wrong"));
+    assert_true(word(&a, &ev.id, "objects") <= 0);
+    honest_still(&a, &b);
+    end();
+}
+
 /* Removed from the shoal, it says no more: its statements are forgotten and not taken again, also
  * when it comes back. */
 static void test_removed(void **state)
@@ -347,10 +359,10 @@ static void test_removed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_perjurer),     cmocka_unit_test(test_perjurer_offline),
-        cmocka_unit_test(test_first_signer), cmocka_unit_test(test_two_faced),
-        cmocka_unit_test(test_only_one),     cmocka_unit_test(test_rotten_disk),
-        cmocka_unit_test(test_removed),
+        cmocka_unit_test(test_perjurer),      cmocka_unit_test(test_perjurer_offline),
+        cmocka_unit_test(test_first_signer),  cmocka_unit_test(test_two_faced),
+        cmocka_unit_test(test_only_one),      cmocka_unit_test(test_rotten_disk),
+        cmocka_unit_test(test_bad_signature), cmocka_unit_test(test_removed),
     };
     cmocka_set_test_filter(getenv("LIARS_ONLY"));
     return cmocka_run_group_tests(tests, NULL, NULL);
