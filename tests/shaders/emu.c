@@ -28,7 +28,7 @@
 #endif
 
 #define LANES 32
-#define STACK ((size_t)32 << 10)
+#define STACK ((size_t)64 << 10)
 
 /* Keeps the callee-saved registers on the stack, leaves its top in *from, goes on at `to`. The
  * floating-point mode stays as it is. */
