@@ -138,9 +138,9 @@ size_t kern_pack(const uint16_t *v, size_t n, uint8_t *out)
 
 /* ---- unpacking ---- */
 
-static uint16_t value(uint8_t low, uint8_t exp)
+static uint16_t value(uint8_t low, uint8_t upper)
 {
-    uint32_t w = (uint32_t)exp << 8 | low;
+    uint32_t w = (uint32_t)upper << 8 | low;
     return (uint16_t)(w >> 1 | w << 15);
 }
 
@@ -149,18 +149,18 @@ void pack_decode_scalar(const struct pack_block *b, uint16_t *v)
     uint32_t bit = 0;
     for (uint32_t i = 0; i < b->n; i++) {
         unsigned c = b->first[i / 4] >> i % 4 * 2 & 3;
-        uint8_t exp;
+        uint8_t upper;
         if (c < 3) {
-            exp = b->top[c];
+            upper = b->top[c];
         } else {
             unsigned s = b->second[bit / 8] >> bit % 8;
             if (bit % 8 > 5) {
                 s |= (unsigned)b->second[bit / 8 + 1] << (8 - bit % 8);
             }
-            exp = b->next[s & 7];
+            upper = b->next[s & 7];
             bit += 3;
         }
-        v[i] = value(b->low[i], exp);
+        v[i] = value(b->low[i], upper);
     }
 }
 

@@ -179,16 +179,16 @@ static void plan(struct homes *h)
     struct place_in in = {
         model_root(store_model(h->st)), h->pm, h->n_m, h->obj, h->n_experts, HOMES_COPIES};
     if (!place_compute(&in, &p, NULL)) {
-        h->n_todo = 0;
+        h->n_due = 0;
         h->n_open = 0;
         for (size_t i = 0; i < p.n_fresh; i++) {
             h->n_open += p.fresh[i].level == 1;
             if (p.fresh[i].member == 0) {
-                p.fresh[h->n_todo++] = p.fresh[i];
+                p.fresh[h->n_due++] = p.fresh[i];
             }
         }
-        free(h->todo);
-        h->todo = p.fresh;
+        free(h->due);
+        h->due = p.fresh;
         p.fresh = NULL;
         h->sums = p;
     }
@@ -248,9 +248,9 @@ static void work(struct homes *h)
     /* Coverage first: second copies in between would move the room that others count with, and
      * two would fetch the same from the origin. */
     bool first = warm && h->n_open;
-    for (size_t i = 0; i < h->n_todo; i++) {
-        if (h->todo[i].level == 1 || !first) {
-            try_one(h, h->todo[i].object, h->todo[i].level, warm, now);
+    for (size_t i = 0; i < h->n_due; i++) {
+        if (h->due[i].level == 1 || !first) {
+            try_one(h, h->due[i].object, h->due[i].level, warm, now);
         }
     }
 }
@@ -528,7 +528,7 @@ void homes_close(struct homes *h)
     free(h->released_until);
     free(h->offered_at);
     free(h->not_before);
-    free(h->todo);
+    free(h->due);
     json_decref(h->report);
     pthread_cond_destroy(&h->cond);
     pthread_mutex_destroy(&h->mu);

@@ -75,8 +75,8 @@ struct homes {
     struct place_scores scores;
     uint8_t *ranks;                                                  /* [n_ids] */
     uint64_t *kept_until, *released_until, *offered_at, *not_before; /* [n_all], clock_ns */
-    struct place_new *todo;
-    size_t n_todo;
+    struct place_new *due;
+    size_t n_due;
     uint64_t planned_at, plan_cost, saved_at, power_at, told_budget, told_used, others_at;
     uint64_t reported_at, looked_at;
     size_t n_open;  /* objects that nobody holds and somebody is to get */

@@ -63,8 +63,8 @@ static json_t *members(const struct homes *h)
 static uint32_t waiting(struct homes *h)
 {
     uint32_t n = 0;
-    for (size_t i = 0; i < h->n_todo; i++) {
-        uint32_t o = h->todo[i].object;
+    for (size_t i = 0; i < h->n_due; i++) {
+        uint32_t o = h->due[i].object;
         n += !homes_bit(h->m[0].held, o) && homes_holder(h, o) != NULL;
     }
     return n;
