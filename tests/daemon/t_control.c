@@ -558,7 +558,7 @@ static void test_killed_owner(void **state)
         ok(node_ask(home, q, 0, &a, &e));
         json_decref(a);
         char words[64];
-        snprintf(words, sizeof words, "number %d", (int)pid);
+        snprintf(words, sizeof words, "(process %d)", (int)pid);
         fails(control_lock(home, &lock, &e), ERR_BUSY, words);
         kill_it(pid);
         fails(node_ask(home, q, 0, &a, &e), ERR_OFFLINE, "no node runs");

@@ -79,10 +79,12 @@ static void *be_rude(void *arg)
     } else if (!r->result) {
         r->result = bare_write(b, r->bytes, r->n);
     }
-    if (!r->result && !r->notify) {
-        /* What the server told us first, then how it ends. */
+    if (!r->result) {
+        /* What the server told us first: closing with it unread would reset the connection. */
         r->result = bare_read(b, in, WIRE_HEAD + sizeof secret);
-        r->result = r->result ? r->result : bare_read(b, in, 1);
+    }
+    if (!r->result && !r->notify) {
+        r->result = bare_read(b, in, 1); /* how it ends */
     }
     bare_free(b, r->notify);
     return NULL;
