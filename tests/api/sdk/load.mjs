@@ -43,6 +43,13 @@ const idle = (node) => until('all is over', async () => {
   return m.shoal_requests_running + m.shoal_requests_waiting === 0;
 });
 
+// Its descriptors once it has closed what it is through with: the same number for a second and a half.
+async function settled(node) {
+  let n = node.fds(), same = 0;
+  await until('its descriptors settle', () => { const now = node.fds(); same = now === n ? same + 1 : 0; n = now; return same > 30; });
+  return n;
+}
+
 // ---- wrk ----
 
 const missing = await new Promise((resolve) => execFile('wrk', ['--version'], (e) => resolve(e?.code === 'ENOENT')));
@@ -84,7 +91,7 @@ function wrk(url, lua) {
 if (!missing) await check(`wrk, ${CLIENTS} connections on /v1/models and /health, beside an answer`, async () => {
   const node = await serve({ batch: 2 });
   const o = { max_tokens: 150, ignore_eos: true, temperature: 0.8, seed: 7, logprobs: true, top_logprobs: 3 };
-  const want = await answer(node.url, o), fds = node.fds(), rss = node.rss();
+  const want = await answer(node.url, o), fds = await settled(node), rss = node.rss();
   const run = wrk(node.url, `
     local i = 0
     function request() i = i + 1; return wrk.format("GET", i % 2 == 0 and "/health" or "/v1/models") end
@@ -107,7 +114,7 @@ if (!missing) await check(`wrk, ${CLIENTS} connections on /v1/models and /health
 if (!missing) await check(`wrk, ${CLIENTS} connections that ask for answers: the queue is bounded, and a second client gets its turns`, async () => {
   const node = await serve({ batch: 2, queue: 20 });
   const o = { max_tokens: 20 };
-  const want = await answer(node.url, o), fds = node.fds(), rss = node.rss();
+  const want = await answer(node.url, o), fds = await settled(node), rss = node.rss();
   const text = JSON.stringify(want.choices[0].message.content).replaceAll(']]', ']] .. "]]" .. [[');
   const run = wrk(node.url, `
     wrk.method, wrk.path = "POST", "/v1/chat/completions"
@@ -181,7 +188,7 @@ const kinds = {
 const node = await serve({ batch: 4, queue: 300 });
 const want = await answer(node.url, {});
 const connect = () => { const { hostname, port } = new URL(node.url); const s = net.connect(port, hostname); s.on('error', () => {}); return s; };
-const before = { fds: node.fds(), rss: node.rss(), m: await node.metrics() };
+const before = { m: await node.metrics(), fds: await settled(node), rss: node.rss() };
 
 await check(`${CLIENTS} clients that are slow or vanish, each at its own stage`, async () => {
   const names = Object.keys(kinds), sockets = [], ends = Object.fromEntries(names.map((n) => [n, []]));
