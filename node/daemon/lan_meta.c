@@ -13,33 +13,44 @@
 
 #define LIST_NAME "origin.txt" /* on the wire: the list of files, "" to the store */
 
+static int ask(struct node *n, const char *name, uint64_t max, struct buf *out, struct err *e)
+{
+    uint8_t scope[SHA256_SIZE];
+    uint64_t began = clock_ns();
+    size_t had = out->n;
+    int r;
+    store_meta_scope(n->model, scope);
+    do { /* somebody who comes before us in the order is fetching it; not for ever, in all */
+        out->n = had; /* nothing by halves */
+        r = mesh_file(n->mesh, scope, *name ? name : LIST_NAME, max, META_FILE_MS, out,
+                      n->meta_from, e);
+    } while (r == ERR_BUSY && n->meta_waited_ns + (clock_ns() - began) < META_BUSY_MS * MS_NS);
+    n->meta_waited_ns += r == ERR_BUSY ? clock_ns() - began : 0;
+    out->n = r ? had : out->n;
+    return r;
+}
+
 int lan_meta_get(void *node, const char *name, uint64_t max, struct buf *out, struct err *e)
 {
     struct node *n = node;
-    uint8_t scope[SHA256_SIZE];
+    struct err e1 = {0};
     if (!n->meta_waited) { /* once: whoever is not there by now is asked for objects later */
         n->meta_waited = true;
-        if (mesh_wait_peers(n->mesh, 1 + n->meta_bad,
-                            n->o.meta_wait_ms ? n->o.meta_wait_ms : META_WAIT_MS) > 0) {
-            mesh_wait_peers(n->mesh, INT_MAX, META_ALL_MS); /* one of all goes to the origin */
-        }
+        mesh_wait_peers(n->mesh, 1 + n->meta_bad,
+                        n->o.meta_wait_ms ? n->o.meta_wait_ms : META_WAIT_MS);
     }
-    if (mesh_peers(n->mesh) < 1) {
+    int peers = mesh_peers(n->mesh);
+    if (peers < 1) {
         return err_set(e, ERR_NOTFOUND, "no peer is connected");
     }
-    store_meta_scope(n->model, scope);
-    size_t had = out->n;
-    struct err e1 = {0};
-    uint64_t began = clock_ns();
-    int r;
-    do { /* somebody who comes before us in the order is fetching it; not for ever, in all */
-        out->n = had;
-        r = mesh_file(n->mesh, scope, *name ? name : LIST_NAME, max, META_FILE_MS, out,
-                      n->meta_from, &e1);
-    } while (r == ERR_BUSY && n->meta_waited_ns + (clock_ns() - began) < META_BUSY_MS * MS_NS);
-    n->meta_waited_ns += r == ERR_BUSY ? clock_ns() - began : 0;
+    int r = ask(n, name, max, out, &e1);
+    if (r == ERR_NOTFOUND && !n->meta_all) {
+        n->meta_all = true; /* before one goes to the origin, all have their say */
+        if (mesh_wait_peers(n->mesh, INT_MAX, META_ALL_MS) > peers) {
+            r = ask(n, name, max, out, &e1);
+        }
+    }
     if (r) {
-        out->n = had; /* nothing by halves */
         return err_set(e, ERR_NOTFOUND, "no peer gave it: %s", e1.msg);
     }
     if (!*name && !n->o.brief) {

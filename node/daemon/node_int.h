@@ -28,7 +28,7 @@
 #define MS_NS 1000000ull
 #define META_WAIT_MS 3000
 #define META_FILE_MS 15000
-#define META_ALL_MS 500    /* for all members, when one is there */
+#define META_ALL_MS 500    /* for all members, when none of those there has it */
 #define META_BUSY_MS 60000 /* for one that fetches it */
 
 /* ---- files.c ---- */
@@ -174,7 +174,7 @@ struct node {
     uint64_t opened_at;
     char name[WIRE_NAME_MAX + 1];
     struct store_meta_peers meta;
-    bool meta_waited;
+    bool meta_waited, meta_all;
     uint64_t meta_waited_ns;    /* for members that were fetching small files, in vain */
     int meta_bad;               /* members whose small files were no good */
     char meta_from[MESH_SHORT]; /* who gave the last one */
