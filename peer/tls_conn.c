@@ -247,6 +247,11 @@ void tls_conn_pump(struct tls_conn *c)
     if (end) {
         why = c->sh.why;
     }
+    if (detached) {
+        /* It may have been put there again since it was taken out: the worker's last word came
+         * between. Nothing comes after it. */
+        tls_worker_unnotify(c);
+    }
     tls_unlock(c);
     if (out.head) {
         tls_write_out(c, &out);

@@ -227,6 +227,8 @@ void tls_engine_free(struct tls_engine *en);
 /* With the worker's lock held: the worker shall look at the connection; the loop shall. */
 void tls_worker_ready(struct tls_conn *c);
 void tls_worker_notify(struct tls_conn *c);
+/* Out of the list of those whom the loop is to look at: nobody looks at it any more. */
+void tls_worker_unnotify(struct tls_conn *c);
 /* With the lock, on the loop thread: when the engine is idle and there is little to do, do it here
  * and now instead of waking the worker (two changes of thread cost more than a small record). Never
  * handshakes, never more than TLS_SMALL. False: not done, the worker must. After it the mailbox may

@@ -132,6 +132,27 @@ void tls_worker_notify(struct tls_conn *c)
     uv_async_send(&w->pool->async);
 }
 
+void tls_worker_unnotify(struct tls_conn *c)
+{
+    struct tls_worker *w = c->worker;
+    struct tls_conn *before = NULL;
+    if (!c->sh.in_notify) {
+        return;
+    }
+    for (struct tls_conn *x = w->notify_head; x != c; x = x->notify_next) {
+        before = x;
+    }
+    if (before) {
+        before->notify_next = c->notify_next;
+    } else {
+        w->notify_head = c->notify_next;
+    }
+    if (w->notify_tail == c) {
+        w->notify_tail = before;
+    }
+    c->sh.in_notify = false;
+}
+
 /* With the lock, which is given up meanwhile: one step of the engine, on this thread. */
 static bool step(struct tls_conn *c)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * t_tls_rude.c: members that break the protocol, and connections cut after any number of bytes. */
+#include "peer/tls_internal.h"
 #include "tests/peer/bare_tls.h"
 
 #include <poll.h>
@@ -158,6 +159,42 @@ static void t_rude(void **state)
     }
 }
 
+/* ---- a connection that ends is in no list any more ---- */
+
+static void t_unnotify(void **state)
+{
+    for (unsigned gone = 0; gone < 3; gone++) {
+        struct tls_worker w = {0};
+        struct tls_conn *c = calloc(4, sizeof *c), *rest[2];
+        unsigned n = 0;
+        for (unsigned i = 0; i < 4; i++) { /* the fourth is in no list */
+            c[i].worker = &w;
+            c[i].sh.in_notify = i < 3;
+            c[i].notify_next = i < 2 ? &c[i + 1] : NULL;
+        }
+        w.notify_head = &c[0];
+        w.notify_tail = &c[2];
+        tls_worker_unnotify(&c[3]);
+        tls_worker_unnotify(&c[gone]);
+        tls_worker_unnotify(&c[gone]);
+        for (unsigned i = 0; i < 3; i++) {
+            if (i != gone) {
+                rest[n++] = &c[i];
+            }
+        }
+        assert_ptr_equal(w.notify_head, rest[0]);
+        assert_ptr_equal(rest[0]->notify_next, rest[1]);
+        assert_null(rest[1]->notify_next);
+        assert_ptr_equal(w.notify_tail, rest[1]);
+        assert_false(c[gone].sh.in_notify);
+        tls_worker_unnotify(rest[0]);
+        tls_worker_unnotify(rest[1]);
+        assert_null(w.notify_head);
+        assert_null(w.notify_tail);
+        free(c);
+    }
+}
+
 /* ---- cut after any number of bytes ---- */
 
 /* Carries one connection between two nodes and cuts it when `limit` bytes went in one direction. */
@@ -267,6 +304,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(t_rude),
+        cmocka_unit_test(t_unnotify),
         cmocka_unit_test(t_cut),
     };
     return cmocka_run_group_tests(tests, setup, NULL);
