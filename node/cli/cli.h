@@ -44,6 +44,9 @@ struct command {
     unsigned min_args, max_args;
     const char *no_args; /* what one too many was perhaps meant to be; may be NULL */
     size_t size;         /* of the struct of its options; begins with struct common_opts */
+    /* NULL-terminated: the commands that its first argument chooses from, each with a name such as
+     * "cache ls". Then `run` is not used, and the options are common_opts. */
+    const struct command *const *subs;
     int (*run)(struct cli *c, const void *opts, int argc, char **argv);
 };
 
@@ -53,6 +56,10 @@ extern const struct command cmd_run, cmd_logits, cmd_tokenize, cmd_render, cmd_d
     cmd_states, cmd_chat, cmd_manifest, cmd_cache;
 /* All commands, NULL-terminated (main.c). */
 extern const struct command *const cli_commands[];
+/* The word that chooses a command: its name, or the second word of it for one of `subs`. */
+const char *cli_command_word(const struct command *cmd);
+/* Of a NULL-terminated table; NULL: there is none of that name. */
+const struct command *cli_command_find(const struct command *const *table, const char *word);
 /* The help of one command, or of the program when cmd is NULL. */
 int cli_help(struct buf *out, const struct command *cmd);
 

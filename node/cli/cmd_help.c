@@ -58,10 +58,14 @@ int cli_help(struct buf *out, const struct command *cmd)
     if (!r && cmd->details) {
         r = buf_addf(out, "\n%s\n", cmd->details);
     }
+    for (size_t i = 0; !r && cmd->subs && cmd->subs[i]; i++) {
+        r = buf_addf(out, "%s  %-8s  %s\n", i ? "" : "\nCommands:\n",
+                     cli_command_word(cmd->subs[i]), cmd->subs[i]->summary);
+    }
     r = r ? r : opt_help(cmd->groups, cmd->n_groups, out);
     if (!r && takes_size(cmd)) {
         r = buf_adds(
-            out, "\nSIZE is in bytes, or has a unit: 500M, 8G (powers of 1000), 8Gi (of 1024).\n");
+            out, "\nSIZE has a unit: 500M, 8G (powers of 1000), 8Gi (of 1024), 4096B (bytes).\n");
     }
     if (!r && cmd->examples) {
         r = buf_addf(out, "\nExamples:\n%s", cmd->examples);
@@ -71,14 +75,15 @@ int cli_help(struct buf *out, const struct command *cmd)
 
 static int run_help(struct cli *c, const void *opts, int argc, char **argv)
 {
-    const struct command *about = NULL;
-    for (size_t i = 0; argc && cli_commands[i]; i++) {
-        if (!strcmp(cli_commands[i]->name, argv[0])) {
-            about = cli_commands[i];
-        }
-    }
+    const struct command *about = argc ? cli_command_find(cli_commands, argv[0]) : NULL;
     if (argc && !about) {
         return cli_usage(c, "help: there is no command \"%.100s\"", argv[0]);
+    }
+    if (argc > 1) {
+        about = about->subs ? cli_command_find(about->subs, argv[1]) : NULL;
+    }
+    if (argc > 1 && !about) {
+        return cli_usage(c, "help: there is no command \"%.100s %.100s\"", argv[0], argv[1]);
     }
     struct buf b;
     buf_init(&b, 1 << 20);
@@ -92,11 +97,11 @@ static int run_help(struct cli *c, const void *opts, int argc, char **argv)
 
 const struct command cmd_help = {
     .name = "help",
-    .args = "[COMMAND]",
+    .args = "[COMMAND [ITS COMMAND]]",
     .summary = "show what there is, or explain one command",
     .groups = groups,
     .n_groups = 1,
-    .max_args = 1,
+    .max_args = 2,
     .size = sizeof(struct common_opts),
     .run = run_help,
 };

@@ -25,27 +25,35 @@ const struct opt common_opts_table[COMMON_OPTS_COUNT] = {
 };
 #undef AT
 
-static const struct command *find(const char *name)
+const char *cli_command_word(const struct command *cmd)
 {
-    for (size_t i = 0; cli_commands[i]; i++) {
-        if (!strcmp(cli_commands[i]->name, name)) {
-            return cli_commands[i];
+    const char *blank = strchr(cmd->name, ' ');
+    return blank ? blank + 1 : cmd->name;
+}
+
+const struct command *cli_command_find(const struct command *const *table, const char *word)
+{
+    for (size_t i = 0; table[i]; i++) {
+        if (!strcmp(cli_command_word(table[i]), word)) {
+            return table[i];
         }
     }
     return NULL;
 }
 
-static int unknown(struct cli *c, const char *name)
+static int unknown(struct cli *c, const struct command *const *table, const char *word)
 {
     size_t n = 0;
-    const char *names[32];
-    while (cli_commands[n] && n < 32) {
-        names[n] = cli_commands[n]->name;
+    const char *names[40], *of = c->cmd ? c->cmd->name : "";
+    while (table[n] && n < sizeof names / sizeof *names) {
+        names[n] = cli_command_word(table[n]);
         n++;
     }
-    const char *near = opt_nearest(name, names, n, sizeof *names);
-    return near ? cli_usage(c, "unknown command \"%.100s\"; did you mean %s?", name, near)
-                : cli_usage(c, "unknown command \"%.100s\"", name);
+    const char *near = opt_nearest(word, names, n, sizeof *names);
+    const char *blank = *of ? " " : "";
+    return near ? cli_usage(c, "unknown command \"%s%s%.100s\"; did you mean %s%s%s?", of, blank,
+                            word, of, blank, near)
+                : cli_usage(c, "unknown command \"%s%s%.100s\"", of, blank, word);
 }
 
 /* Usage may be so wrong that no option was read: whether errors are wanted as JSON is looked up. */
@@ -76,6 +84,10 @@ static int dispatch(struct cli *c, int argc, char **argv, void *opts)
         buf_free(&b);
         return r;
     }
+    if (c->cmd->subs) {
+        return cli_usage(c, "%s: say which of its commands comes first, such as \"shoal %s\"",
+                         c->cmd->name, c->cmd->subs[0]->name);
+    }
     if ((unsigned)n < c->cmd->min_args || (unsigned)n > c->cmd->max_args) {
         return (unsigned)n > c->cmd->max_args
                    ? cli_usage(c, "%s: unexpected argument \"%.100s\"%s%s", c->cmd->name,
@@ -105,9 +117,18 @@ int main(int argc, char **argv)
     int rest = argc > 1 ? argc - 2 : 0;
     char **args = argv + (argc > 1 ? 2 : argc);
     c.json = wants_json(rest, args);
-    c.cmd = find(name);
+    c.cmd = cli_command_find(cli_commands, name);
     if (!c.cmd) {
-        return unknown(&c, name);
+        return unknown(&c, cli_commands, name);
+    }
+    if (c.cmd->subs && rest > 0 && args[0][0] != '-') {
+        const struct command *sub = cli_command_find(c.cmd->subs, args[0]);
+        if (!sub) {
+            return unknown(&c, c.cmd->subs, args[0]);
+        }
+        c.cmd = sub;
+        args++;
+        rest--;
     }
     void *opts = calloc(1, c.cmd->size);
     if (!opts) {

@@ -19,7 +19,7 @@ enum opt_type {
     OPT_TEXTS, /* struct opt_texts: may be given up to OPT_TEXTS_MAX times */
     OPT_COUNT, /* struct opt_count: decimal, in [min, max] */
     OPT_BYTES, /* struct opt_count: a number with K M G T (powers of 1000) or Ki Mi Gi Ti (of 1024)
-                  and an optional B, in [min, max] */
+                  and an optional B, in [min, max]; a small number without any unit is refused */
     OPT_TIME,  /* struct opt_count, in seconds: a number with s, m, h or d, in [min, max] */
     OPT_REAL,  /* struct opt_real: finite, in [min, max] */
     OPT_CHOICE /* struct opt_choice: index into choices */

@@ -51,7 +51,17 @@ static void t_help(void **state)
     }
     SPAWN(&one, NULL, "help", "run");
     has(&one.out, "--max-new N");
-    has(&one.out, "SIZE is in bytes");
+    has(&one.out, "SIZE has a unit");
+    spawn_free(&one);
+    /* a command of a command */
+    SPAWN(&one, NULL, "cache", "--help");
+    assert_int_equal(one.status, 0);
+    has(&one.out, "\n  warm      fill the disks");
+    spawn_free(&one);
+    SPAWN(&one, NULL, "help", "cache", "warm");
+    assert_int_equal(one.status, 0);
+    has(&one.out, "Usage: shoal cache warm [options]");
+    has(&one.out, "--no-wait");
     spawn_free(&one);
     spawn(&one, NULL, (const char *const[]){NULL}); /* no arguments: the same as help */
     assert_int_equal(one.status, 0);
@@ -102,6 +112,15 @@ static void t_usage(void **state)
         {{"bench", "kernels", "--only", "nosuch"}, "no product has a name"},
         {{"bench", "disks"}, "there is no benchmark \"disks\""},
         {{"help", "me"}, "there is no command \"me\""},
+        {{"help", "cache", "me"}, "there is no command \"cache me\""},
+        {{"help", "run", "me"}, "there is no command \"run me\""},
+        {{"cache"}, "cache: say which of its commands comes first"},
+        {{"cache", "wram"}, "unknown command \"cache wram\"; did you mean cache warm?"},
+        {{"cache", "warm"}, "say --shoal"},
+        {{"cache", "warm", "--shoal", "x"}, "cache warm: unexpected argument \"x\""},
+        {{"run", "--ids", "1", "--ram", "12"}, "--ram 12 is 12 bytes: did you mean 12G?"},
+        {{"run", "--ids", "1", "--disk-budget=500"}, "500 bytes: did you mean 500G?"},
+        {{"up", "--upload-limit", "40"}, "40 bytes: did you mean 40M? (40B is meant as it is)"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct spawn_result r;
