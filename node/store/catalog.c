@@ -84,6 +84,7 @@ static int open_db(struct catalog *c, struct err *e)
                        "%d): use that version, or another cache folder",
                        c->path, version, SCHEMA);
     }
+    catalog_run(c, "PRAGMA cache_size=-16384"); /* KiB; the default of 2 MB is for few rows */
     catalog_run(c,
                 "PRAGMA journal_mode=WAL"); /* where the volume cannot, the old way does as well */
     rc = catalog_run(c, "PRAGMA synchronous=NORMAL");
@@ -118,6 +119,12 @@ static int open_db(struct catalog *c, struct err *e)
 
 static void close_db(struct catalog *c)
 {
+    sqlite3_stmt **kept[] = {&c->begin, &c->commit, &c->get, &c->touch};
+    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
+        sqlite3_finalize(*kept[i]);
+        *kept[i] = NULL;
+    }
+    catalog_adder_close(&c->adder);
     sqlite3_close(c->db);
     c->db = NULL;
 }
@@ -365,6 +372,43 @@ int catalog_guarded(struct catalog *c, int (*body)(struct catalog *c, void *a, s
     return r;
 }
 
+/* ---- statements that are kept ---- */
+
+static int kept(struct catalog *c, sqlite3_stmt **s, const char *sql)
+{
+    return *s ? 0 : sqlite3_prepare_v3(c->db, sql, -1, SQLITE_PREPARE_PERSISTENT, s, NULL);
+}
+
+/* One that gives no rows. */
+static int run(sqlite3_stmt *s)
+{
+    int rc = sqlite3_step(s);
+    sqlite3_reset(s);
+    return rc == SQLITE_DONE ? 0 : rc;
+}
+
+static int begin(struct catalog *c)
+{
+    int rc = kept(c, &c->begin, "BEGIN IMMEDIATE");
+    return rc ? rc : run(c->begin);
+}
+
+/* Of what `begin` began, after `rc`. */
+static int end(struct catalog *c, bool begun, int rc, struct err *e)
+{
+    if (!rc) {
+        rc = kept(c, &c->commit, "COMMIT");
+    }
+    if (!rc) {
+        rc = run(c->commit);
+    }
+    int r = rc ? catalog_sql_err(c, rc, "write it", e) : 0;
+    if (rc && begun) {
+        catalog_run(c, "ROLLBACK");
+    }
+    return r;
+}
+
 struct model_arg {
     const char *root;
     int64_t *no;
@@ -389,37 +433,44 @@ struct load_arg {
     uint64_t bad;
 };
 
+static int load_row(struct load_arg *l, sqlite3_stmt *s)
+{
+    uint32_t id;
+    struct digest *d = catalog_row_digest(s, &id);
+    if (!d) {
+        l->bad++;
+        return 0;
+    }
+    return l->each(l->ctx, id, d, (uint64_t)sqlite3_column_int64(s, 6));
+}
+
 static int load_body(struct catalog *c, void *a, struct err *e)
 {
     struct load_arg *l = a;
     l->bad = 0;
-    sqlite3_stmt *s = NULL;
-    int rc = sqlite3_prepare_v2(c->db,
-                                l->id < 0 ? "SELECT " CATALOG_COLUMNS " FROM objects WHERE model=?"
-                                          : "SELECT " CATALOG_COLUMNS
-                                            " FROM objects WHERE model=? AND id=?",
-                                -1, &s, NULL);
+    sqlite3_stmt *all = NULL;
+    bool one = l->id >= 0;
+    int rc =
+        one ? kept(c, &c->get, "SELECT " CATALOG_COLUMNS " FROM objects WHERE model=? AND id=?")
+            : sqlite3_prepare_v2(c->db, "SELECT " CATALOG_COLUMNS " FROM objects WHERE model=?", -1,
+                                 &all, NULL);
     if (rc) {
         return catalog_sql_err(c, rc, "read it", e);
     }
+    sqlite3_stmt *s = one ? c->get : all;
     sqlite3_bind_int64(s, 1, l->model);
-    if (l->id >= 0) {
+    if (one) {
         sqlite3_bind_int64(s, 2, l->id);
     }
     int r = 0;
     while (!r && (rc = sqlite3_step(s)) == SQLITE_ROW) {
-        uint32_t id;
-        struct digest *d = catalog_row_digest(s, &id);
-        if (d) {
-            r = l->each(l->ctx, id, d, (uint64_t)sqlite3_column_int64(s, 6));
-        } else {
-            l->bad++;
-        }
+        r = load_row(l, s);
     }
     if (!r && rc != SQLITE_DONE) {
         r = catalog_sql_err(c, rc, "read it", e);
     }
-    sqlite3_finalize(s);
+    sqlite3_reset(s);
+    sqlite3_finalize(all);
     return r;
 }
 
@@ -463,24 +514,15 @@ struct add_arg {
 static int add_body(struct catalog *c, void *arg, struct err *e)
 {
     struct add_arg *a = arg;
-    struct catalog_adder ad;
-    int rc = catalog_adder_open(c->db, &ad);
+    int rc = c->adder.get ? 0 : catalog_adder_open(c->db, &c->adder);
     if (!rc) {
-        rc = catalog_run(c, "BEGIN IMMEDIATE");
+        rc = begin(c);
     }
     bool begun = !rc;
     for (size_t i = 0; i < a->n && !rc; i++) {
-        rc = catalog_add_row(&ad, a->model, &a->rows[i]);
+        rc = catalog_add_row(&c->adder, a->model, &a->rows[i]);
     }
-    if (!rc) {
-        rc = catalog_run(c, "COMMIT");
-    }
-    int r = rc ? catalog_sql_err(c, rc, "write it", e) : 0;
-    if (rc && begun) {
-        catalog_run(c, "ROLLBACK");
-    }
-    catalog_adder_close(&ad);
-    return r;
+    return end(c, begun, rc, e);
 }
 
 int catalog_add(struct catalog *c, int64_t model, struct catalog_row *rows, size_t n, struct err *e)
@@ -499,30 +541,18 @@ struct touch_arg {
 static int touch_body(struct catalog *c, void *arg, struct err *e)
 {
     struct touch_arg *a = arg;
-    sqlite3_stmt *s = NULL;
-    int rc = sqlite3_prepare_v2(c->db, "UPDATE objects SET last_use=? WHERE model=? AND id=?", -1,
-                                &s, NULL);
+    int rc = kept(c, &c->touch, "UPDATE objects SET last_use=? WHERE model=? AND id=?");
     if (!rc) {
-        rc = catalog_run(c, "BEGIN IMMEDIATE");
+        rc = begin(c);
     }
     bool begun = !rc;
     for (size_t i = 0; i < a->n && !rc; i++) {
-        sqlite3_bind_int64(s, 1, (int64_t)a->use[i]);
-        sqlite3_bind_int64(s, 2, a->model);
-        sqlite3_bind_int64(s, 3, a->ids[i]);
-        rc = sqlite3_step(s);
-        rc = rc == SQLITE_DONE ? 0 : rc;
-        sqlite3_reset(s);
+        sqlite3_bind_int64(c->touch, 1, (int64_t)a->use[i]);
+        sqlite3_bind_int64(c->touch, 2, a->model);
+        sqlite3_bind_int64(c->touch, 3, a->ids[i]);
+        rc = run(c->touch);
     }
-    if (!rc) {
-        rc = catalog_run(c, "COMMIT");
-    }
-    int r = rc ? catalog_sql_err(c, rc, "write it", e) : 0;
-    if (rc && begun) {
-        catalog_run(c, "ROLLBACK");
-    }
-    sqlite3_finalize(s);
-    return r;
+    return end(c, begun, rc, e);
 }
 
 int catalog_touch(struct catalog *c, int64_t model, const uint32_t *ids, const uint64_t *last_use,

@@ -4,6 +4,7 @@
 #define SHOAL_STORE_CATALOG_INNER_H
 
 #include "node/store/catalog.h"
+#include "node/store/catalog_rows.h"
 
 #include <pthread.h>
 #include <sqlite3.h>
@@ -15,6 +16,9 @@ struct catalog {
     pthread_mutex_t mu;
     sqlite3 *db;
     bool was_empty; /* as found by the last opening */
+    /* Prepared when first needed, kept until db is closed. */
+    struct catalog_adder adder;
+    sqlite3_stmt *begin, *commit, *get, *touch;
 };
 
 /* A sentence for SQLite's code. */

@@ -101,6 +101,14 @@ static int put_row(sqlite3_stmt *s, int64_t model, const struct catalog_row *w)
     return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
+void catalog_adder_close(struct catalog_adder *a)
+{
+    sqlite3_finalize(a->insert);
+    sqlite3_finalize(a->replace);
+    sqlite3_finalize(a->get);
+    a->insert = a->replace = a->get = NULL;
+}
+
 int catalog_adder_open(sqlite3 *db, struct catalog_adder *a)
 {
     memset(a, 0, sizeof *a);
@@ -114,14 +122,10 @@ int catalog_adder_open(sqlite3 *db, struct catalog_adder *a)
             sqlite3_prepare_v2(db, "SELECT " CATALOG_COLUMNS " FROM objects WHERE model=? AND id=?",
                                -1, &a->get, NULL);
     }
+    if (rc) {
+        catalog_adder_close(a);
+    }
     return rc;
-}
-
-void catalog_adder_close(struct catalog_adder *a)
-{
-    sqlite3_finalize(a->insert);
-    sqlite3_finalize(a->replace);
-    sqlite3_finalize(a->get);
 }
 
 int catalog_add_row(struct catalog_adder *a, int64_t model, struct catalog_row *w)

@@ -156,8 +156,7 @@ static void settle(struct disk *d)
     for (uint32_t id = 0; id < d->n; id++) {
         struct disk_item *it = &d->it[id];
         if (it->found && it->digest) {
-            it->present = true;
-            d->used += it->digest->size;
+            disk_set_present(d, id, true);
         } else if (it->found) {
             char *p = layout_object(d->dir, d->o.m, id);
             if (p) {
@@ -276,8 +275,10 @@ int disk_open(const struct disk_opts *o, struct disk **out, struct err *e)
     d->dir = layout_model_dir(o->cache_dir, model_root(o->m));
     d->journal = d->dir ? layout_path("%s/digests.log", d->dir) : NULL;
     d->manifest = d->dir ? layout_path("%s/manifest", d->dir) : NULL;
-    if (!d->it || !d->journal || !d->manifest || pthread_mutex_init(&d->mu, NULL)) {
+    d->order = calloc(d->n ? d->n : 1, sizeof *d->order);
+    if (!d->it || !d->order || !d->journal || !d->manifest || pthread_mutex_init(&d->mu, NULL)) {
         free(d->it);
+        free(d->order);
         free(d->dir);
         free(d->journal);
         free(d->manifest);
@@ -346,6 +347,7 @@ void disk_close(struct disk *d)
     pthread_mutex_destroy(&d->mu);
     free(d->noted);
     free(d->rank);
+    free(d->order);
     free(d->it);
     free(d->dir);
     free(d->journal);
@@ -383,8 +385,11 @@ void disk_set_present(struct disk *d, uint32_t id, bool present)
 {
     struct disk_item *it = &d->it[id];
     if (it->present != present) {
+        uint64_t by = present ? it->digest->size : 0 - it->digest->size;
         it->present = present;
-        d->used += present ? it->digest->size : 0 - it->digest->size;
+        d->used += by;
+        d->experts += model_object(d->o.m, id)->kind == MODEL_EXPERT ? by : 0;
+        disk_order_set(d, id);
         disk_note(d, id);
     }
 }
@@ -405,8 +410,8 @@ bool disk_look(struct disk *d, uint32_t id)
     char *p = layout_object(d->dir, d->o.m, id);
     struct stat st;
     bool there = p && stat(p, &st) == 0 && (uint64_t)st.st_size == model_object(d->o.m, id)->size;
-    free(p);
     if (!there) {
+        free(p);
         return false;
     }
     /* another process has published it meanwhile: its digest was recorded before its file */
@@ -420,11 +425,13 @@ bool disk_look(struct disk *d, uint32_t id)
         disk_set_digest(d, id, dg);
         dg = NULL;
     }
-    bool has = it->digest != NULL;
+    /* what leaves the disk does so with mu */
+    bool has = it->present || (it->digest && !it->stale && stat(p, &st) == 0);
     if (has) {
         disk_set_present(d, id, true);
     }
     pthread_mutex_unlock(&d->mu);
+    free(p);
     free(dg);
     return has;
 }
@@ -457,6 +464,7 @@ void disk_pin(struct disk *d, uint32_t id, int by)
     it->pins = (uint32_t)((int64_t)it->pins + by);
     it->last_use = ++d->tick;
     it->used_now = true;
+    disk_order_set(d, id);
     pthread_mutex_unlock(&d->mu);
 }
 

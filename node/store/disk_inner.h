@@ -17,11 +17,13 @@ struct disk_item {
     uint64_t last_use;
     uint64_t partial_bytes;
     uint32_t pins;
-    bool found;    /* at open: there is a file */
-    bool present;  /* file and digest */
-    bool partial;  /* an unfinished file is in the session folder, in nobody's hands */
-    bool used_now; /* last_use has changed since open */
-    bool noted;    /* in disk.noted */
+    uint32_t place; /* in disk.order, counted from 1; 0: not in it */
+    bool found;     /* at open: there is a file */
+    bool present;   /* file and digest */
+    bool partial;   /* an unfinished file is in the session folder, in nobody's hands */
+    bool used_now;  /* last_use has changed since open */
+    bool noted;     /* in disk.noted */
+    bool stale;     /* a file that could not be removed lies in its place */
 };
 
 struct disk_kept {
@@ -42,7 +44,10 @@ struct disk {
 
     pthread_mutex_t mu; /* what follows */
     struct disk_item *it;
-    uint64_t used, reserved, partial_bytes, tick, kept_tick;
+    uint64_t used, experts, reserved, partial_bytes, tick, kept_tick;
+    uint32_t
+        *order; /* [n]: what may leave, a heap: the first to leave is order[0] (disk_order.c) */
+    uint32_t n_order, n_stale;
     struct disk_kept kept[DISK_CHUNKS_KEPT];
     uint32_t *noted; /* [n]: whose presence has changed; NULL: nobody wants to know */
     uint32_t n_noted;
@@ -52,6 +57,10 @@ struct disk {
 };
 
 void disk_log(struct disk *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* With mu: `id` enters, leaves or changes its place in the order of what leaves first, after its
+ * presence, pins, last use or rank have changed. */
+void disk_order_set(struct disk *d, uint32_t id);
+void disk_order_all(struct disk *d); /* the same for all */
 /* With mu: reserve `size` bytes of budget and volume for an object, evicting for it. */
 int disk_room(struct disk *d, uint32_t id, uint64_t size, struct err *e);
 /* With mu: presence, or what is on record; noted for disk_changes. */

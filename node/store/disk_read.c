@@ -14,11 +14,13 @@
 
 void disk_forget(struct disk *d, uint32_t id, const char *path)
 {
-    if (path) {
-        unlink(path);
-    }
+    bool left = path && unlink(path) != 0 && errno != ENOENT;
     pthread_mutex_lock(&d->mu);
     disk_set_present(d, id, false);
+    if (left && !d->it[id].stale) {
+        d->it[id].stale = true;
+        d->n_stale++;
+    }
     disk_drop_kept(d, id);
     pthread_mutex_unlock(&d->mu);
 }

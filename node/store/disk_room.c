@@ -5,10 +5,13 @@
 #include "node/store/disk_inner.h"
 #include "node/store/layout.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
+
+#define EVICT_TRIES 8
 
 static void drop_partials(struct disk *d)
 {
@@ -23,36 +26,42 @@ static void drop_partials(struct disk *d)
     }
 }
 
-static bool evictable(const struct disk *d, uint32_t id)
+/* Bad files that could not be removed when they were found: once more. */
+static void drop_stale(struct disk *d)
 {
-    return d->it[id].present && !d->it[id].pins && model_object(d->o.m, id)->kind == MODEL_EXPERT;
+    for (uint32_t id = 0; id < d->n && d->n_stale; id++) {
+        if (d->it[id].stale) {
+            char *p = layout_object(d->dir, d->o.m, id);
+            if (p && (unlink(p) == 0 || errno == ENOENT)) {
+                d->it[id].stale = false;
+                d->n_stale--;
+            }
+            free(p);
+        }
+    }
 }
 
 /* The expert not wanted now of the lowest rank, of these the one used longest ago, leaves; the
- * spine, needed for every token, never does. False: none has a rank of at most `most`. */
+ * spine, needed for every token, never does. False: none has a rank of at most `most`. A file that
+ * cannot be removed stays here and counts; a few others are tried. */
 static bool evict_one(struct disk *d, unsigned most)
 {
-    uint32_t best = UINT32_MAX;
-    unsigned rank = 0;
-    for (uint32_t id = 0; id < d->n; id++) {
-        unsigned r = d->rank ? d->rank[id] : 0;
-        if (evictable(d, id) && r <= most &&
-            (best == UINT32_MAX || r < rank ||
-             (r == rank && d->it[id].last_use < d->it[best].last_use))) {
-            best = id;
-            rank = r;
+    for (int tries = 0; tries < EVICT_TRIES && d->n_order; tries++) {
+        uint32_t id = d->order[0];
+        if (d->rank && d->rank[id] > most) {
+            return false;
         }
+        char *p = layout_object(d->dir, d->o.m, id);
+        bool gone = p && (unlink(p) == 0 || errno == ENOENT);
+        free(p);
+        if (gone) {
+            disk_set_present(d, id, false);
+            return true;
+        }
+        d->it[id].last_use = ++d->tick;
+        disk_order_set(d, id);
     }
-    if (best == UINT32_MAX) {
-        return false;
-    }
-    char *p = layout_object(d->dir, d->o.m, best);
-    if (p) {
-        unlink(p);
-    }
-    free(p);
-    disk_set_present(d, best, false);
-    return true;
+    return false;
 }
 
 /* What may leave for this object: nothing that is worth more than itself, and nothing above the
@@ -68,6 +77,9 @@ static unsigned most_for(const struct disk *d, uint32_t id)
 int disk_room(struct disk *d, uint32_t id, uint64_t size, struct err *e)
 {
     bool partials_gone = false;
+    if (d->n_stale) {
+        drop_stale(d);
+    }
     for (;;) {
         struct statvfs v;
         uint64_t need = d->reserved + size, left = UINT64_MAX;
@@ -111,6 +123,7 @@ int disk_ranks(struct disk *d, const uint8_t *rank, uint8_t most)
     uint8_t *old = d->rank;
     d->rank = mine;
     d->rank_most = most;
+    disk_order_all(d);
     pthread_mutex_unlock(&d->mu);
     free(old);
     return 0;
@@ -121,6 +134,7 @@ bool disk_rank(struct disk *d, uint32_t id, uint8_t rank)
     pthread_mutex_lock(&d->mu);
     if (d->rank) {
         d->rank[id] = rank;
+        disk_order_set(d, id);
     }
     bool present = d->it[id].present;
     pthread_mutex_unlock(&d->mu);
@@ -132,7 +146,7 @@ size_t disk_oldest(struct disk *d, uint8_t rank, uint32_t *ids, size_t max)
     size_t n = 0;
     pthread_mutex_lock(&d->mu);
     for (uint32_t id = 0; d->rank && max && id < d->n; id++) {
-        if (!evictable(d, id) || d->rank[id] != rank ||
+        if (!d->it[id].place || d->rank[id] != rank ||
             (n == max && d->it[id].last_use >= d->it[ids[n - 1]].last_use)) {
             continue;
         }
@@ -153,11 +167,7 @@ void disk_space(struct disk *d, struct disk_space *out)
     uint64_t left = statvfs(d->dir, &v) ? UINT64_MAX : (uint64_t)v.f_bavail * v.f_frsize;
     memset(out, 0, sizeof *out);
     pthread_mutex_lock(&d->mu);
-    for (uint32_t id = 0; id < d->n; id++) {
-        if (d->it[id].present && model_object(d->o.m, id)->kind == MODEL_EXPERT) {
-            out->experts += model_object(d->o.m, id)->size;
-        }
-    }
+    out->experts = d->experts;
     out->used = d->used;
     left = left > d->o.floor ? left - d->o.floor : 0;
     uint64_t volume = d->used + left < left ? UINT64_MAX : d->used + left;

@@ -40,6 +40,7 @@ void disk_hold(struct disk *d, uint32_t id, int by)
     pthread_mutex_lock(&d->mu);
     struct disk_item *it = &d->it[id];
     it->pins = (uint32_t)((int64_t)it->pins + by);
+    disk_order_set(d, id);
     pthread_mutex_unlock(&d->mu);
 }
 

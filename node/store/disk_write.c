@@ -349,8 +349,18 @@ static int record(struct disk *d, struct disk_file *list, struct err *e)
     return r;
 }
 
+/* The bad file in its place, if there is one, is about to be replaced. */
+static void not_stale(struct disk *d, uint32_t id)
+{
+    pthread_mutex_lock(&d->mu);
+    d->n_stale -= d->it[id].stale;
+    d->it[id].stale = false;
+    pthread_mutex_unlock(&d->mu);
+}
+
 static int give_name(struct disk *d, struct disk_file *f, struct err *e)
 {
+    not_stale(d, f->id);
     char *part = session_part(d->session, f->id), *to = layout_object(d->dir, d->o.m, f->id);
     int r = part && to ? 0 : err_set(e, ERR_NOMEM, "out of memory");
     if (!r && rename(part, to) != 0) {

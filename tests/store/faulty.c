@@ -36,6 +36,8 @@ struct faulty {
     int times;
     unsigned slow;
     struct faulty_numbers n;
+    void (*fill)(void *ctx, const char *path, uint64_t off, uint8_t *p, size_t n);
+    void *fill_ctx;
     bool stop;
     int live;
     int conn[CONNS];
@@ -94,6 +96,9 @@ static bool body(struct req *r, uint64_t from, uint64_t n, bool lie)
         if (got <= 0) {
             memset(b, 'x', k);
             got = (ssize_t)k;
+        }
+        if (r->f->fill) {
+            r->f->fill(r->f->fill_ctx, r->path, from, (uint8_t *)b, (size_t)got);
         }
         if (lie) {
             b[got / 2] ^= 4;
@@ -381,6 +386,14 @@ void faulty_slow(struct faulty *f, unsigned us)
     pthread_mutex_lock(&f->mu);
     f->slow = us;
     pthread_mutex_unlock(&f->mu);
+}
+
+void faulty_fill(struct faulty *f,
+                 void (*fill)(void *ctx, const char *path, uint64_t off, uint8_t *p, size_t n),
+                 void *ctx)
+{
+    f->fill = fill;
+    f->fill_ctx = ctx;
 }
 
 void faulty_get(struct faulty *f, struct faulty_numbers *n)

@@ -4,6 +4,7 @@
 #ifndef TEST_STORE_FAULTY_H
 #define TEST_STORE_FAULTY_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 enum fault {
@@ -43,6 +44,11 @@ void faulty_set(struct faulty *f, enum fault kind, long arg, const char *match, 
                 int times);
 void faulty_redirect_to(struct faulty *f, const char *base);
 void faulty_slow(struct faulty *f, unsigned us_per_64k);
+/* What is behind the file's bytes in truth, for folders of sparse files: called by the server's
+ * threads with each piece of a body before it is sent. To be set before the first request. */
+void faulty_fill(struct faulty *f,
+                 void (*fill)(void *ctx, const char *path, uint64_t off, uint8_t *p, size_t n),
+                 void *ctx);
 void faulty_get(struct faulty *f, struct faulty_numbers *n);
 void faulty_zero(struct faulty *f);
 void faulty_stop(struct faulty *f);

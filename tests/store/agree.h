@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: MIT
+ * agree.h: do catalog, files and what the disk tier says of itself agree exactly? */
+#ifndef SHOAL_TESTS_STORE_AGREE_H
+#define SHOAL_TESTS_STORE_AGREE_H
+
+#include "node/store/disk.h"
+
+/* Asserts it, object by object, with the sums of bytes; nothing may be in publication or be
+ * evicted meanwhile, and nobody may watch the disk (disk_watch). Returns the number of files. */
+uint32_t agree(struct disk *d, const char *cache, const struct model *m);
+/* Files in the cache's temporary folders but for locks, and files left by writes that failed. */
+int agree_orphans(const char *cache);
+
+#endif
