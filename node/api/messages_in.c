@@ -2,6 +2,7 @@
  * messages_in.c: Anthropic's form of a request, told again as a chat completion, so that both
  * become one prompt by one renderer. Text that the model wrote or a tool gave keeps its bytes. */
 #include "node/api/messages.h"
+#include "node/api/oai_int.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -273,20 +274,46 @@ static bool deferred(const struct pyjson *tool, const struct found *f)
            !(f->n && bsearch(&name, f->v, f->n, sizeof *f->v, by_text));
 }
 
+/* What a tool may say. Without effect here: where a cache may end, and how finely input streams. */
+static int check_tool(const struct pyjson *t, size_t i, struct err *e)
+{
+    static const char *const known[] = {
+        "name",          "description",   "input_schema",          "type", "strict",
+        "defer_loading", "cache_control", "eager_input_streaming", NULL};
+    static const char *const more[] = {"allowed_callers", NULL};
+    const struct pyjson *who = field(t, "allowed_callers");
+    if (t->type != PYJSON_OBJECT) {
+        return err_set(e, ERR_ARG, "tools[%zu]: it must be an object", i);
+    }
+    if (oai_known(t, known, more, e)) {
+        char msg[sizeof e->msg];
+        snprintf(msg, sizeof msg, "%s", e->msg);
+        return refused(e, "tools", i, msg);
+    }
+    for (size_t k = 0; who && (k < who->count || who->type != PYJSON_ARRAY); k++) {
+        if (who->type != PYJSON_ARRAY || !pyjson_is(who->items[k], "direct")) {
+            return refused(e, "tools", i, "allowed_callers: only [\"direct\"] is here");
+        }
+    }
+    return 0;
+}
+
 static int put_tools(struct buf *b, const struct pyjson *l, const struct found *f, struct err *e)
 {
     bool first = true;
     int r = l->type == PYJSON_ARRAY ? 0 : err_set(e, ERR_ARG, "tools: it must be a list");
     for (size_t i = 0; i < l->count && !r; i++) {
-        if (deferred(l->items[i], f)) {
+        const struct pyjson *type = field(l->items[i], "type");
+        if (type && !pyjson_is(type, "custom")) {
+            return refused(e, "tools", i, "type: tools that Anthropic's servers run are not here");
+        }
+        r = check_tool(l->items[i], i, e);
+        if (r || deferred(l->items[i], f)) {
             continue;
         }
         const struct pyjson *t = l->items[i], *name = field(t, "name"),
                             *d = field(t, "description"), *s = field(t, "input_schema"),
-                            *type = field(t, "type"), *strict = field(t, "strict");
-        if (type && !pyjson_is(type, "custom")) {
-            return refused(e, "tools", i, "type: tools that Anthropic's servers run are not here");
-        }
+                            *strict = field(t, "strict");
         if (!name || name->type != PYJSON_STRING || (d && d->type != PYJSON_STRING)) {
             return refused(e, "tools", i, "name: it must be a string");
         }

@@ -29,6 +29,8 @@ static struct web_req *req_new(struct web *h, struct MHD_Connection *c, const ch
     const union MHD_ConnectionInfo *i =
         MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
     r->fd = i ? i->connect_fd : -1;
+    i = MHD_get_connection_info(c, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    r->conn = i ? i->socket_context : NULL;
     i = MHD_get_connection_info(c, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
     if (i && i->client_addr) {
         getnameinfo(i->client_addr,
@@ -124,6 +126,7 @@ static void take_body(struct web_req *r, const char *p, size_t n)
 {
     struct web *h = r->h;
     if (r->refuse) {
+        r->thrown += n;
         return;
     }
     pthread_mutex_lock(&h->mu);
@@ -137,22 +140,6 @@ static void take_body(struct web_req *r, const char *p, size_t n)
         refuse_with(r, 503, "overloaded", "too many large requests at once; try again");
     } else if (buf_add(&r->body, p, n)) {
         refuse_with(r, 413, "request_too_large", "the body is larger than 64 MiB");
-    }
-}
-
-static void dispatch(struct web_req *r)
-{
-    struct web *h = r->h;
-    if (r->refuse) {
-        atomic_fetch_add(&h->refused, 1);
-        h->o.refuse(h->o.ctx, r, r->refuse, r->refuse_code, r->refuse_text);
-    } else if (!strcmp(r->method, "OPTIONS")) {
-        web_answer(r, 204, "text/plain", "", 0);
-    } else {
-        h->o.handle(h->o.ctx, r);
-    }
-    if (atomic_load(&r->refs) == 1) { /* nobody keeps it */
-        web_answer(r, 500, "text/plain", "no answer\n", 10);
     }
 }
 
@@ -179,23 +166,30 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *c, const cha
         if (!r) {
             return MHD_NO;
         }
+        web_conn_at(r, WEB_BODY, 0);
         check_headers(r);
         if (r->refuse == 400 || r->refuse == 413 ||
             r->refuse == 401) { /* do not wait for what is not wanted */
             r->handled = true;
-            dispatch(r);
+            web_conn_at(r, WEB_ANSWER, 0);
+            web_dispatch(r, 1);
             return queue_once(r);
         }
         return MHD_YES;
     }
     if (*n) {
+        web_conn_at(r, WEB_BODY, *n);
         take_body(r, data, *n);
         *n = 0;
-        return MHD_YES;
+        return r->thrown > WEB_BODY_MAX ? MHD_NO : MHD_YES;
     }
     if (!r->handled) {
         r->handled = true;
-        dispatch(r);
+        web_conn_at(r, WEB_ANSWER, 0);
+        if (web_work_take(r)) {
+            return MHD_YES;
+        }
+        web_dispatch(r, 1);
     }
     pthread_mutex_lock(&r->mu);
     bool none = r->answer == NONE;
@@ -217,6 +211,7 @@ static void on_completed(void *cls, struct MHD_Connection *c, void **con,
         return;
     }
     *con = NULL;
+    web_conn_at(r, WEB_HEAD, 0);
     if (why != MHD_REQUEST_TERMINATED_COMPLETED_OK) {
         web_lose(r);
     }
@@ -278,16 +273,17 @@ static void *watch_main(void *arg)
     struct web *h = arg;
     pthread_mutex_lock(&h->mu);
     while (!h->stop) {
-        if (!h->list) {
+        if (!h->conns && !h->list) {
             pthread_cond_wait(&h->cond, &h->mu);
             continue;
         }
         struct timespec t;
         clock_gettime(CLOCK_REALTIME, &t);
-        t.tv_nsec += WEB_WATCH_MS * 1000000l;
+        t.tv_nsec += (h->list ? WEB_WATCH_MS : WEB_LIMITS_MS) * 1000000l;
         t.tv_sec += t.tv_nsec / 1000000000;
         t.tv_nsec %= 1000000000;
         pthread_cond_timedwait(&h->cond, &h->mu, &t);
+        web_conn_look(h);
         pthread_mutex_unlock(&h->mu);
         look(h);
         pthread_mutex_lock(&h->mu);
@@ -373,8 +369,11 @@ int web_open(const struct web_opts *o, struct web **out, struct err *e)
         return err_set(e, ERR_NOMEM, "out of memory for the API");
     }
     h->o = *o;
+    h->o.head_ms = o->head_ms ? o->head_ms : (WEB_IDLE_S + WEB_HEAD_S) * 1000;
+    h->o.body_ms = o->body_ms ? o->body_ms : WEB_BODY_S * 1000;
     pthread_mutex_init(&h->mu, NULL);
     pthread_cond_init(&h->cond, NULL);
+    pthread_cond_init(&h->done, NULL);
     /* poll, not epoll: with that the library (0.9.75) at times misses that suspended clients went,
      * and keeps their descriptors until they time out */
     unsigned flags = MHD_USE_POLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME;
@@ -384,10 +383,10 @@ int web_open(const struct web_opts *o, struct web **out, struct err *e)
     pthread_mutex_lock(&h->mu);
     h->d = MHD_start_daemon(
         flags, (uint16_t)o->port, NULL, NULL, on_request, h, MHD_OPTION_SOCK_ADDR, &sa,
-        MHD_OPTION_NOTIFY_COMPLETED, on_completed, h, MHD_OPTION_CONNECTION_LIMIT,
-        o->connections ? o->connections : WEB_CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT,
-        WEB_IDLE_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT, WEB_HEADER_MAX + 2 * WEB_BLOCK,
-        MHD_OPTION_END);
+        MHD_OPTION_NOTIFY_COMPLETED, on_completed, h, MHD_OPTION_NOTIFY_CONNECTION, web_conn_notice,
+        h, MHD_OPTION_CONNECTION_LIMIT, o->connections ? o->connections : WEB_CONNECTIONS_MAX,
+        MHD_OPTION_CONNECTION_TIMEOUT, WEB_IDLE_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+        WEB_HEADER_MAX + 2 * WEB_BLOCK, MHD_OPTION_END);
     if (!h->d) {
         int no = errno ? errno : EADDRINUSE;
         r = no == EADDRINUSE
@@ -400,6 +399,7 @@ int web_open(const struct web_opts *o, struct web **out, struct err *e)
         int t = pthread_create(&h->watcher, NULL, watch_main, h);
         r = t ? err_sys(e, t, "cannot start a thread for the API") : 0;
         h->watching = !t;
+        r = r ? r : web_work_start(h, e);
     }
     *out = r ? NULL : h;
     atomic_store(&h->quiet, r != 0);
@@ -412,7 +412,12 @@ int web_open(const struct web_opts *o, struct web **out, struct err *e)
 
 void web_quiet(struct web *h)
 {
+    pthread_mutex_lock(&h->mu);
     atomic_store(&h->quiet, true);
+    while (h->handling) {
+        pthread_cond_wait(&h->done, &h->mu);
+    }
+    pthread_mutex_unlock(&h->mu);
 }
 
 void web_close(struct web *h)
@@ -428,10 +433,12 @@ void web_close(struct web *h)
     if (h->watching) {
         pthread_join(h->watcher, NULL);
     }
+    web_work_stop(h);
     if (h->d) {
         MHD_stop_daemon(h->d);
     }
     pthread_cond_destroy(&h->cond);
+    pthread_cond_destroy(&h->done);
     pthread_mutex_destroy(&h->mu);
     free(h->key);
     free(h->cors);

@@ -3,8 +3,8 @@
  * when its body is there; the answer may come then or later, from any thread, whole or as a stream.
  * Whoever works on a request hears when its client is gone.
  *
- * Limits: bytes of a body, of headers, connections, seconds without a byte; a stream whose reader
- * is too slow counts as gone. Nothing here knows what is said. */
+ * Limits: bytes of a body, of headers, connections, seconds without a byte, seconds for a request
+ * to come; a stream whose reader is too slow counts as gone. Nothing here knows what is said. */
 #ifndef SHOAL_API_WEB_H
 #define SHOAL_API_WEB_H
 
@@ -20,6 +20,10 @@
 #define WEB_HEADER_MAX ((size_t)32 << 10)
 #define WEB_CONNECTIONS_MAX 1024
 #define WEB_IDLE_S 75                    /* a connection without a byte */
+#define WEB_HEAD_S 60                    /* more, and a request's headers must be there */
+#define WEB_BODY_S 60                    /* for a body, and */
+#define WEB_BODY_RATE ((size_t)64 << 10) /* a second more for each so many bytes of it */
+#define WEB_INLINE ((size_t)64 << 10)    /* a longer body is worked on by a thread of its own */
 #define WEB_STREAM_MAX ((size_t)1 << 20) /* bytes that wait for a slow reader */
 #define WEB_WATCH_MS 50                  /* between looks for clients that are gone */
 
@@ -32,16 +36,20 @@ struct web_opts {
     const char *key; /* what "Authorization: Bearer" or "x-api-key" must say; NULL: loopback only */
     const char *cors;     /* origin that browsers may come from, "*" for any; NULL: none */
     unsigned connections; /* 0: WEB_CONNECTIONS_MAX */
+    unsigned head_ms;     /* of one request's headers, idle time before included; 0: the above */
+    unsigned body_ms;     /* 0: WEB_BODY_S */
     void *ctx;
-    /* On a thread of the server. It answers now or keeps the request (web_hold) and answers later;
-     * a request that is neither answered nor held when this returns is answered 500. */
+    /* On one of two threads of the server, at the same time. It answers now or keeps the request
+     * (web_hold) and answers later; a request that is neither answered nor held when this returns
+     * is answered 500. */
     void (*handle)(void *ctx, struct web_req *r);
     /* A request that never reached `handle` (key, host, size): the body of its answer. */
     void (*refuse)(void *ctx, struct web_req *r, int status, const char *code, const char *text);
 };
 
 int web_open(const struct web_opts *o, struct web **out, struct err *e);
-/* Takes no new requests. Those under way go on. */
+/* Takes no new requests; when it returns, `handle` is not called any more. Those under way go on.
+ * Not to be called within `handle`. */
 void web_quiet(struct web *h);
 /* Every held request must have been answered. NULL is fine. */
 void web_close(struct web *h);

@@ -238,6 +238,12 @@ static void test_messages(void **state)
          "\"defer_loading\":true}]}",
          "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]" OFF},
         {"{\"messages\":[]}", "messages: "},
+        {"{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"tools\":[{\"name\":\"f\","
+         "\"cache_control\":{\"type\":\"ephemeral\"}},{\"name\":\"g\",\"colour\":1}]}",
+         "tools[1].colour: "},
+        {"{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"tools\":[{\"name\":\"f\","
+         "\"allowed_callers\":[\"direct\",\"code_execution_20250825\"]}]}",
+         "tools[0].allowed_callers: "},
         {"{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image\"}]}]}",
          "messages[0].content: "},
         {"{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"content\":"
