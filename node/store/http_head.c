@@ -49,6 +49,19 @@ static bool content_range(struct http_head *h, const char *p, const char *end)
     return digits(&p, end, &h->total) && p == end && h->start <= h->end && h->end < h->total;
 }
 
+void http_etag_plain(char *tag)
+{
+    static const char *const packed[] = {"-gzip\"", "-br\"", "-zstd\""};
+    size_t n = strlen(tag);
+    for (size_t i = 0; i < sizeof packed / sizeof *packed; i++) {
+        size_t k = strlen(packed[i]);
+        if (n > k + 1 && strcmp(tag + n - k, packed[i]) == 0) {
+            memcpy(tag + n - k, "\"", 2);
+            return;
+        }
+    }
+}
+
 static void etag(struct http_head *h, const char *p, const char *end, bool linked)
 {
     size_t n = (size_t)(end - p);
@@ -67,6 +80,32 @@ static void etag(struct http_head *h, const char *p, const char *end, bool linke
     memcpy(h->etag, p, n);
     h->etag[n] = 0;
     h->linked = linked;
+    http_etag_plain(h->etag);
+}
+
+static int64_t http_date(const char *p, const char *end)
+{
+    char date[64];
+    size_t n = (size_t)(end - p);
+    if (n >= sizeof date) {
+        return 0;
+    }
+    memcpy(date, p, n);
+    date[n] = 0;
+    time_t t = curl_getdate(date, NULL);
+    return t == (time_t)-1 || t < 0 ? 0 : (int64_t)t;
+}
+
+static uint64_t wait_ms(uint64_t s)
+{
+    return (s > RETRY_AFTER_MAX_S ? RETRY_AFTER_MAX_S : s) * 1000;
+}
+
+/* A date means the server's clock, whatever ours says. */
+static void retry_by_date(struct http_head *h, int64_t now_wall)
+{
+    int64_t now = h->date ? h->date : now_wall;
+    h->retry_after_ms = h->retry_at > now ? wait_ms((uint64_t)(h->retry_at - now)) : 0;
 }
 
 static void retry_after(struct http_head *h, const char *p, const char *end, int64_t now_wall)
@@ -74,23 +113,46 @@ static void retry_after(struct http_head *h, const char *p, const char *end, int
     uint64_t s = 0;
     const char *q = p;
     if (digits(&q, end, &s) && q == end) {
-        s = s > RETRY_AFTER_MAX_S ? RETRY_AFTER_MAX_S : s;
-    } else {
-        char date[64];
-        size_t n = (size_t)(end - p);
-        if (n >= sizeof date) {
-            return;
-        }
-        memcpy(date, p, n);
-        date[n] = 0;
-        time_t t = curl_getdate(date, NULL);
-        if (t == (time_t)-1 || (int64_t)t <= now_wall) {
-            return;
-        }
-        uint64_t wait = (uint64_t)((int64_t)t - now_wall);
-        s = wait > RETRY_AFTER_MAX_S ? RETRY_AFTER_MAX_S : wait;
+        h->retry_at = 0;
+        h->retry_after_ms = wait_ms(s);
+        return;
     }
-    h->retry_after_ms = s * 1000;
+    h->retry_at = http_date(p, end);
+    if (h->retry_at) {
+        retry_by_date(h, now_wall);
+    }
+}
+
+/* RateLimit: "api";r=0;t=55 of a hub: seconds until there is room again. Retry-After counts more.
+ */
+static void rate_limit(struct http_head *h, const char *p, const char *end)
+{
+    uint64_t s;
+    if (h->status != 429 || h->retry_after_ms || h->retry_at) {
+        return;
+    }
+    for (; end - p > 3; p++) {
+        const char *q = p + 3;
+        if (memcmp(p, ";t=", 3) == 0 && digits(&q, end, &s)) {
+            h->retry_after_ms = wait_ms(s);
+            return;
+        }
+    }
+}
+
+static void commit(struct http_head *h, const char *p, const char *end)
+{
+    size_t n = (size_t)(end - p);
+    if (n < 40 || n >= sizeof h->commit) {
+        return;
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (!((p[i] >= '0' && p[i] <= '9') || (p[i] >= 'a' && p[i] <= 'f'))) {
+            return;
+        }
+    }
+    memcpy(h->commit, p, n);
+    h->commit[n] = 0;
 }
 
 void http_head_line(struct http_head *h, const char *line, size_t n, int64_t now_wall)
@@ -132,6 +194,15 @@ void http_head_line(struct http_head *h, const char *line, size_t n, int64_t now
         h->encoded = !((size_t)(end - v) == 8 && strncasecmp(v, "identity", 8) == 0) && v < end;
     } else if (IS("retry-after")) {
         retry_after(h, v, end, now_wall);
+    } else if (IS("date")) {
+        h->date = http_date(v, end);
+        if (h->retry_at) {
+            retry_by_date(h, now_wall);
+        }
+    } else if (IS("ratelimit")) {
+        rate_limit(h, v, end);
+    } else if (IS("x-repo-commit")) {
+        commit(h, v, end);
     } else if (IS("etag")) {
         etag(h, v, end, false);
     } else if (IS("x-linked-etag")) {
@@ -154,6 +225,11 @@ static enum http_verdict by_status(const struct http_head *h, uint64_t off, uint
     case 404:
     case 410:
         err_set(e, ERR_NOTFOUND, "the server has no such file (status %d)", h->status);
+        return HTTP_FATAL;
+    case 407:
+        err_set(e, ERR_NET,
+                "the proxy wants a user name and password (status 407): name it as "
+                "http://USER:PASSWORD@HOST:PORT in https_proxy or http_proxy");
         return HTTP_FATAL;
     case 416:
         err_set(e, ERR_NET,

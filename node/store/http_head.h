@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #define HTTP_ETAG_MAX 200
+#define HTTP_COMMIT_MAX 65
 #define HTTP_UNKNOWN UINT64_MAX
 
 struct http_head {
@@ -21,13 +22,20 @@ struct http_head {
     uint64_t length;           /* Content-Length or HTTP_UNKNOWN */
     bool encoded;              /* a Content-Encoding other than identity */
     uint64_t retry_after_ms;   /* 0: none; at most ten minutes */
+    int64_t retry_at;          /* Retry-After was a date: seconds since 1970, else 0 */
+    int64_t date;              /* the server's clock, seconds since 1970; 0: not said */
     char etag[HTTP_ETAG_MAX];  /* strong entity tag; X-Linked-ETag if there is one */
     bool linked;
+    char commit[HTTP_COMMIT_MAX]; /* X-Repo-Commit of a hub, or "" */
 };
 
 /* One header line (with or without its line end); a status line begins a new head. now_wall:
- * seconds since 1970, for a Retry-After that is a date. */
+ * seconds since 1970, for a Retry-After that is a date in a head without one (Date). */
 void http_head_line(struct http_head *h, const char *line, size_t n, int64_t now_wall);
+
+/* Take off what some servers put behind the tag of the same bytes when others ask for them packed:
+ * "abc-gzip" becomes "abc". In place. */
+void http_etag_plain(char *tag);
 
 enum http_verdict {
     HTTP_BODY,    /* the body is exactly what was asked */

@@ -8,10 +8,12 @@
 #include "node/store/sync.h"
 #include "proto/base/clock.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define RUN_DEMAND ((uint64_t)64 << 20) /* largest merged request */
 #define RUN_OTHER ((uint64_t)16 << 20)  /* ... of those that nobody waits for */
@@ -92,6 +94,7 @@ void origin_expect(struct origin *o, uint32_t file, uint64_t size, const char *e
     f->size = size;
     if (etag && *etag) {
         snprintf(f->etag, sizeof f->etag, "%s", etag);
+        http_etag_plain(f->etag);
     }
     pthread_mutex_unlock(&o->mu);
 }
@@ -182,6 +185,7 @@ void origin_submit(struct origin *o, struct origin_part *p)
         p->attempts = p->refusals = 0;
         p->not_before = 0;
         p->since = clock_ns();
+        p->ripe = p->size == ORIGIN_UNKNOWN ? 0 : p->since + o->o.merge_ms * 1000000ull;
         p->seq = o->seq++;
         p->begun = false;
         origin_queue_add(o, p);
@@ -275,8 +279,9 @@ struct run *run_take(struct origin *o, uint64_t now, bool demand_only, uint64_t 
     }
     struct origin_part *best = NULL;
     for (struct origin_part *p = o->head; p; p = p->next) {
-        if (p->not_before > now) {
-            *wake_at = p->not_before < *wake_at ? p->not_before : *wake_at;
+        uint64_t from = p->not_before > p->ripe ? p->not_before : p->ripe;
+        if (from > now) {
+            *wake_at = from < *wake_at ? from : *wake_at;
         } else if (!(demand_only && p->prio != STORE_DEMAND) &&
                    (!best || p->prio < best->prio ||
                     (p->prio == best->prio && p->seq < best->seq))) {
@@ -421,6 +426,9 @@ int origin_open(const struct origin_opts *op, struct origin **out, struct err *e
     if (op->token && strpbrk(op->token, "\r\n")) {
         return err_set(e, ERR_ARG, "the token contains a line break");
     }
+    if (op->ca_file && access(op->ca_file, R_OK)) {
+        return err_sys(e, errno, "cannot read the certificates in %s", op->ca_file);
+    }
     struct origin *o = calloc(1, sizeof *o);
     if (!o) {
         return err_set(e, ERR_NOMEM, "out of memory");
@@ -429,13 +437,16 @@ int origin_open(const struct origin_opts *op, struct origin **out, struct err *e
     o->url = strdup(op->url);
     o->host = host_of(op->url, op->folder);
     o->token = op->token ? strdup(op->token) : NULL;
+    o->ca_file = op->ca_file ? strdup(op->ca_file) : NULL;
+    cap_init(&o->cap, op->rate_limit, clock_ns());
     o->rng = (uint32_t)clock_ns() | 1u;
     o->last_byte = clock_ns();
-    if (!o->url || !o->host || (op->token && !o->token) || pthread_mutex_init(&o->mu, NULL) ||
-        sync_cond_init(&o->cv)) {
+    if (!o->url || !o->host || (op->token && !o->token) || (op->ca_file && !o->ca_file) ||
+        pthread_mutex_init(&o->mu, NULL) || sync_cond_init(&o->cv)) {
         free(o->url);
         free(o->host);
         free(o->token);
+        free(o->ca_file);
         free(o);
         return err_set(e, ERR_NOMEM, "out of memory");
     }
@@ -490,6 +501,7 @@ void origin_free(struct origin *o)
     free(o->url);
     free(o->host);
     free(o->token);
+    free(o->ca_file);
     pthread_cond_destroy(&o->cv);
     pthread_mutex_destroy(&o->mu);
     free(o);

@@ -18,8 +18,10 @@ struct origin_opts {
     const char *url; /* http(s)://... without a slash at the end, or a folder */
     bool folder;
     const char *token;
-    uint64_t rate_limit;
+    const char *ca_file;            /* see store_opts */
+    uint64_t rate_limit, rate_conn; /* bytes a second: of all, of each connection; 0 = no cap */
     uint32_t retries, retry_ms, stall_ms; /* 0 = defaults, see store_opts */
+    uint32_t merge_ms; /* so long a part waits for neighbours that come after it; 0 = not at all */
     void (*log)(void *ctx, const char *line);
     void *log_ctx;
     /* Size and entity tag of a file have been learned from a first answer. */
@@ -59,6 +61,7 @@ struct origin_part {
     struct origin_part *next;
     uint64_t got;        /* bytes given so far */
     uint64_t not_before; /* clock_ns of the next attempt */
+    uint64_t ripe;       /* clock_ns from when on it may begin a request, see merge_ms */
     uint64_t since;      /* clock_ns of submission or of the last byte */
     uint64_t seq;
     uint32_t attempts, refusals;

@@ -19,7 +19,24 @@ void *dir_main(void *origin);
 
 #define PIECE (1u << 20)
 
-static enum http_verdict copy_run(struct origin *o, struct run *r, uint8_t *piece, struct err *e)
+/* With rates for a folder both caps are of the same one reader. False: it is to stop. */
+static bool cap_pause(struct origin *o, struct cap *conn)
+{
+    pthread_mutex_lock(&o->mu);
+    for (;;) {
+        uint64_t now = clock_ns(), a = cap_wait(&o->cap, now), b = cap_wait(conn, now);
+        if (o->stop || (!a && !b)) {
+            break;
+        }
+        sync_wait(&o->cv, &o->mu, now + (a > b ? a : b));
+    }
+    bool on = !o->stop;
+    pthread_mutex_unlock(&o->mu);
+    return on;
+}
+
+static enum http_verdict copy_run(struct origin *o, struct run *r, uint8_t *piece, struct cap *conn,
+                                  struct err *e)
 {
     pthread_mutex_lock(&o->mu);
     char *path = layout_path("%s/%s", o->url, o->files[r->file].name);
@@ -47,13 +64,15 @@ static enum http_verdict copy_run(struct origin *o, struct run *r, uint8_t *piec
             r->head->size = ORIGIN_UNKNOWN; /* empty: run_end completes it */
         }
         while (r->pos < r->end && v == HTTP_BODY) {
-            pthread_mutex_lock(&o->mu);
-            bool stop = o->stop;
-            pthread_mutex_unlock(&o->mu);
-            size_t n = r->end - r->pos < PIECE ? (size_t)(r->end - r->pos) : PIECE;
-            if (stop) {
+            uint64_t most = cap_piece(conn, 1 << 14, cap_piece(&o->cap, 1 << 14, PIECE));
+            size_t n = (size_t)(r->end - r->pos < most ? r->end - r->pos : most);
+            if (!cap_pause(o, conn)) {
                 v = HTTP_RETRY;
-            } else if (file_pread(fd, path, piece, n, r->pos, e) || run_data(o, r, piece, n, e)) {
+                break;
+            }
+            cap_take(&o->cap, n, clock_ns());
+            cap_take(conn, n, clock_ns());
+            if (file_pread(fd, path, piece, n, r->pos, e) || run_data(o, r, piece, n, e)) {
                 v = HTTP_FATAL;
             }
         }
@@ -69,6 +88,8 @@ void *dir_main(void *origin)
 {
     struct origin *o = origin;
     uint8_t *piece = malloc(PIECE);
+    struct cap conn;
+    cap_init(&conn, o->o.rate_conn, clock_ns());
     pthread_mutex_lock(&o->mu);
     while (!o->stop) {
         uint64_t wake;
@@ -79,7 +100,7 @@ void *dir_main(void *origin)
         }
         pthread_mutex_unlock(&o->mu);
         struct err e = {0};
-        enum http_verdict v = copy_run(o, r, piece, &e);
+        enum http_verdict v = copy_run(o, r, piece, &conn, &e);
         run_end(o, r, v, false, 0, &e);
         pthread_mutex_lock(&o->mu);
     }

@@ -5,6 +5,7 @@
  * Redirects are followed here and not by curl: the token goes to the origin's own host only, and
  * where a redirect led is remembered per file, so that a hub is asked once per shard and not once
  * per range; when such a (signed) address stops working the hub is asked again. */
+#include "node/store/http_net.h"
 #include "node/store/origin_inner.h"
 
 #include "proto/base/clock.h"
@@ -15,12 +16,17 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/socket.h>
 #include <time.h>
 
 #define CONNECTIONS 4 /* one of them is kept for demand */
 #define HOPS 8
 #define STALL_MS 10000
 #define ERROR_BODY_MAX (64u << 10) /* bytes of an error page read to keep the connection */
+#define HEAD_MAX (256u << 10)      /* bytes of all heads of one attempt */
+#define TOO_LARGE 100          /* CURLE_TOO_LARGE of newer libcurl: a head beyond its own limit */
+#define SLOW_BYTES (16u << 10) /* less than that in SLOW_STALLS times stall_ms is a stall, too */
+#define SLOW_STALLS 3
 
 struct xfer {
     CURL *h;
@@ -33,31 +39,29 @@ struct xfer {
     int hops;
     struct http_head head;
     char linked[HTTP_ETAG_MAX]; /* X-Linked-ETag of a redirect on the way */
+    int64_t asked_wall;         /* the clock of the server that redirected, or ours */
+    size_t head_bytes;
+    bool head_large;
     bool judged, body_ok;
     enum http_verdict verdict;
     struct err err;
     uint64_t discarded;
-    uint64_t last; /* clock_ns of the last byte or of the start */
-    bool paused, stalled;
+    uint64_t last;                /* clock_ns of the last byte or of the start */
+    uint64_t slow_at, slow_bytes; /* beginning of the present period, and what came in it */
+    struct cap rate;              /* of this connection */
+    bool paused;
     char why[CURL_ERROR_SIZE];
 };
 
 struct http {
     CURLM *m;
     struct xfer x[CONNECTIONS];
-    double tokens; /* of the rate cap, bytes; below 0: wait */
-    uint64_t refill;
+    int turn; /* who goes on first, of those that wait for the rate */
 };
-
-static void curl_start(void)
-{
-    curl_global_init(CURL_GLOBAL_DEFAULT);
-}
 
 int http_open(struct origin *o, struct http **out, struct err *e)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT; /* libcurl's own state needs it, once */
-    pthread_once(&once, curl_start);
+    http_net_start();
     (void)o;
     struct http *h = calloc(1, sizeof *h);
     if (!h || !(h->m = curl_multi_init())) {
@@ -92,25 +96,6 @@ void http_wake(struct http *h)
 
 /* ---- addresses ---- */
 
-/* Same scheme, host and port. */
-static bool same_site(const char *a, const char *b)
-{
-    static const CURLUPart part[] = {CURLUPART_SCHEME, CURLUPART_HOST, CURLUPART_PORT};
-    CURLU *u = curl_url(), *v = curl_url();
-    bool same =
-        u && v && !curl_url_set(u, CURLUPART_URL, a, 0) && !curl_url_set(v, CURLUPART_URL, b, 0);
-    for (int i = 0; same && i < 3; i++) {
-        char *x = NULL, *y = NULL;
-        same = !curl_url_get(u, part[i], &x, CURLU_DEFAULT_PORT) &&
-               !curl_url_get(v, part[i], &y, CURLU_DEFAULT_PORT) && strcasecmp(x, y) == 0;
-        curl_free(x);
-        curl_free(y);
-    }
-    curl_url_cleanup(u);
-    curl_url_cleanup(v);
-    return same;
-}
-
 static char *file_url(struct origin *o, const char *name)
 {
     char *esc = curl_easy_escape(NULL, name, 0);
@@ -129,6 +114,11 @@ static size_t on_header(char *p, size_t size, size_t n, void *arg)
 {
     struct xfer *x = arg;
     (void)size;
+    x->head_bytes += n;
+    if (x->head_bytes > HEAD_MAX) {
+        x->head_large = true;
+        return 0;
+    }
     http_head_line(&x->head, p, n, (int64_t)time(NULL));
     return n;
 }
@@ -163,6 +153,11 @@ static void judge(struct xfer *x)
     } else {
         total = x->head.length;
     }
+    if (x->was_resolved && !far_same(o, r->file, x->head.etag)) {
+        err_set(&x->err, ERR_NET, "another file is at the address that the server redirected to");
+        stop_with(x, HTTP_REFUSED);
+        return;
+    }
     const char *etag = *x->linked ? x->linked : x->head.etag;
     if (run_learn(o, r, total, etag, &x->err)) {
         stop_with(x, HTTP_FATAL);
@@ -182,17 +177,19 @@ static size_t on_body(char *p, size_t size, size_t n, void *arg)
         /* a short error page is read to its end, so that the connection can be used again; a 200
          * with a whole shard behind it is not */
         x->discarded += n;
+        cap_take(&o->cap, n, clock_ns());
         bool go_on = x->head.status != 200 && x->head.status != 206;
         return go_on && x->discarded <= ERROR_BODY_MAX ? n : 0;
     }
-    if (o->o.rate_limit) {
-        if (o->http->tokens < 0) {
-            x->paused = true;
-            return CURL_WRITEFUNC_PAUSE;
-        }
-        o->http->tokens -= (double)n;
+    uint64_t now = clock_ns();
+    if (cap_wait(&o->cap, now) || cap_wait(&x->rate, now)) {
+        x->paused = true;
+        return CURL_WRITEFUNC_PAUSE;
     }
-    x->last = clock_ns();
+    cap_take(&o->cap, n, now);
+    cap_take(&x->rate, n, now);
+    x->slow_bytes += n;
+    x->last = now;
     struct err e = {0};
     if (run_data(o, x->run, p, n, &e)) {
         x->err = e;
@@ -207,6 +204,19 @@ static size_t on_body(char *p, size_t size, size_t n, void *arg)
 
 /* ---- one attempt ---- */
 
+/* With a cap the kernel may not take in much more than it: what lies there has been sent. */
+static int on_socket(void *arg, curl_socket_t fd, curlsocktype type)
+{
+    struct xfer *x = arg;
+    uint64_t a = x->o->o.rate_limit, b = x->o->o.rate_conn;
+    uint64_t least = !a || (b && b < a) ? b : a;
+    if (type == CURLSOCKTYPE_IPCXN && least) {
+        int n = (int)(least / 10 < 65536 ? 65536 : least / 10 > 4u << 20 ? 4u << 20 : least / 10);
+        setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &n, sizeof n); /* without it: a larger first burst */
+    }
+    return CURL_SOCKOPT_OK;
+}
+
 static int prepare(struct xfer *x)
 {
     struct origin *o = x->o;
@@ -217,7 +227,7 @@ static int prepare(struct xfer *x)
     if (!x->headers) {
         return ERR_NOMEM;
     }
-    if (o->token && same_site(x->url, o->url)) {
+    if (o->token && http_same_site(x->url, o->url)) {
         size_t n = strlen(o->token) + 32;
         char *line = malloc(n);
         struct curl_slist *l = NULL;
@@ -238,20 +248,20 @@ static int prepare(struct xfer *x)
     CURL *h = x->h;
     memset(&x->head, 0, sizeof x->head);
     memset(&x->err, 0, sizeof x->err);
-    x->judged = x->body_ok = x->paused = x->stalled = false;
+    x->judged = x->body_ok = x->paused = x->head_large = false;
+    x->head_bytes = 0;
     x->verdict = HTTP_RETRY;
     x->discarded = 0;
     x->why[0] = 0;
-    x->last = clock_ns();
+    x->last = x->slow_at = clock_ns();
+    x->slow_bytes = 0;
+    http_net(h, o->ca_file);
     curl_easy_setopt(h, CURLOPT_URL, x->url);
-    curl_easy_setopt(h, CURLOPT_PROTOCOLS_STR, "http,https");
-    curl_easy_setopt(h, CURLOPT_FOLLOWLOCATION, 0L);
     curl_easy_setopt(h, CURLOPT_HTTPHEADER, x->headers);
-    curl_easy_setopt(h, CURLOPT_USERAGENT, "shoal");
-    curl_easy_setopt(h, CURLOPT_NOSIGNAL, 1L);
-    curl_easy_setopt(h, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
-    curl_easy_setopt(h, CURLOPT_TCP_KEEPALIVE, 1L);
-    curl_easy_setopt(h, CURLOPT_BUFFERSIZE, 256L * 1024L);
+    uint64_t piece = cap_piece(&x->rate, 1 << 14, cap_piece(&o->cap, 1 << 14, 1 << 18));
+    curl_easy_setopt(h, CURLOPT_BUFFERSIZE, (long)piece);
+    curl_easy_setopt(h, CURLOPT_SOCKOPTFUNCTION, on_socket);
+    curl_easy_setopt(h, CURLOPT_SOCKOPTDATA, x);
     curl_easy_setopt(h, CURLOPT_CONNECTTIMEOUT_MS, (long)stall);
     curl_easy_setopt(h, CURLOPT_ERRORBUFFER, x->why);
     curl_easy_setopt(h, CURLOPT_HEADERFUNCTION, on_header);
@@ -290,21 +300,14 @@ static void begin(struct http *h, struct xfer *x, struct origin *o, struct run *
     x->hops = 0;
     x->linked[0] = 0;
     free(x->url);
-    pthread_mutex_lock(&o->mu);
-    const char *name = o->files[r->file].name;
-    char *resolved = o->files[r->file].resolved;
-    x->url = resolved ? strdup(resolved) : file_url(o, name);
-    x->via_redirect = x->was_resolved = resolved != NULL;
-    pthread_mutex_unlock(&o->mu);
+    x->url = far_take(o, r->file, x->linked, clock_ns());
+    x->via_redirect = x->was_resolved = x->url != NULL;
+    if (!x->url) {
+        pthread_mutex_lock(&o->mu);
+        x->url = file_url(o, o->files[r->file].name);
+        pthread_mutex_unlock(&o->mu);
+    }
     launch(h, x);
-}
-
-static void forget_resolved(struct origin *o, uint32_t file)
-{
-    pthread_mutex_lock(&o->mu);
-    free(o->files[file].resolved);
-    o->files[file].resolved = NULL;
-    pthread_mutex_unlock(&o->mu);
 }
 
 /* True: the same run has been sent on to where the answer points. */
@@ -331,6 +334,7 @@ static bool redirect(struct http *h, struct xfer *x)
         err_set(&x->err, ERR_NET, "the server redirects in a circle");
         return false;
     }
+    x->asked_wall = x->head.date ? x->head.date : (int64_t)time(NULL);
     if (x->head.linked) {
         snprintf(x->linked, sizeof x->linked, "%s", x->head.etag);
     }
@@ -349,6 +353,16 @@ static void done(struct http *h, struct xfer *x, CURLcode rc)
     struct run *r = x->run;
     curl_multi_remove_handle(h->m, x->h);
     int status = x->head.status;
+    bool large =
+        x->head_large || (!x->judged && ((int)rc == TOO_LARGE || rc == CURLE_OUT_OF_MEMORY));
+    if (large) {
+        err_set(&x->err, ERR_NET,
+                "the head of the server's answer is too large (more than %u KiB, "
+                "or a line of more than 100)",
+                HEAD_MAX >> 10);
+        finish(x, HTTP_REFUSED, false, 0);
+        return;
+    }
     if ((rc == CURLE_OK || rc == CURLE_WRITE_ERROR) && status >= 300 && status < 400) {
         if (!redirect(h, x)) {
             finish(x, x->verdict, false, 0);
@@ -360,7 +374,9 @@ static void done(struct http *h, struct xfer *x, CURLcode rc)
         if (!x->body_ok && x->via_redirect &&
             (status == 400 || status == 401 || status == 403 || status == 404 || status == 410)) {
             /* a signed address that is no longer good: ask the origin for a new one */
-            forget_resolved(o, r->file);
+            if (x->was_resolved) {
+                far_refused(o, r->file, clock_ns());
+            }
             err_set(&x->err, ERR_NET,
                     "the address that the server redirects to has expired or refuses (status %d)",
                     status);
@@ -368,10 +384,7 @@ static void done(struct http *h, struct xfer *x, CURLcode rc)
             return;
         }
         if (x->body_ok && x->via_redirect && !x->was_resolved) {
-            pthread_mutex_lock(&o->mu);
-            free(o->files[r->file].resolved);
-            o->files[r->file].resolved = strdup(x->url);
-            pthread_mutex_unlock(&o->mu);
+            far_learn(o, r->file, x->url, x->asked_wall, x->linked, x->head.etag, clock_ns());
         }
         if (x->body_ok && r->end != ORIGIN_UNKNOWN && r->pos < r->end) {
             err_set(&x->err, ERR_NET, "the answer ended early");
@@ -382,11 +395,9 @@ static void done(struct http *h, struct xfer *x, CURLcode rc)
         return;
     }
     if (x->via_redirect) { /* perhaps that host is gone */
-        forget_resolved(o, r->file);
+        far_forget(o, r->file);
     }
-    err_set(&x->err, ERR_NET, "%s", *x->why ? x->why : curl_easy_strerror(rc));
-    bool tls = rc == CURLE_PEER_FAILED_VERIFICATION || rc == CURLE_SSL_CACERT_BADFILE;
-    bool never = tls || rc == CURLE_URL_MALFORMAT;
+    bool never = http_net_error(x->h, rc, x->url, x->why, &x->err);
     finish(x, never ? HTTP_FATAL : HTTP_RETRY,
            rc == CURLE_COULDNT_CONNECT || rc == CURLE_COULDNT_RESOLVE_HOST ||
                rc == CURLE_COULDNT_RESOLVE_PROXY || !x->judged,
@@ -395,23 +406,33 @@ static void done(struct http *h, struct xfer *x, CURLcode rc)
 
 /* ---- the thread ---- */
 
-static void refill(struct http *h, const struct origin *o, uint64_t now)
+/* Let those go on for which there is room, demand first, each in its turn. Returns after how many
+ * ns the next may; UINT64_MAX: nobody waits. */
+static uint64_t go_on(struct http *h, struct origin *o)
 {
-    if (!o->o.rate_limit) {
-        return;
-    }
-    double add = (double)(now - h->refill) * 1e-9 * (double)o->o.rate_limit;
-    double most = (double)o->o.rate_limit * 0.1; /* a tenth of a second may come at once */
-    h->tokens = h->tokens + add > most ? most : h->tokens + add;
-    h->refill = now;
-    for (int i = 0; i < CONNECTIONS && h->tokens >= 0; i++) {
-        struct xfer *x = &h->x[i];
-        if (x->run && x->paused) {
+    uint64_t least = UINT64_MAX;
+    h->turn = (h->turn + 1) % CONNECTIONS;
+    for (int k = 0; k < 2 * CONNECTIONS; k++) {
+        struct xfer *x = &h->x[(h->turn + k) % CONNECTIONS];
+        if (!x->run || !x->paused || (x->run->prio != STORE_DEMAND && k < CONNECTIONS)) {
+            continue;
+        }
+        uint64_t now = clock_ns(), a = cap_wait(&o->cap, now), b = cap_wait(&x->rate, now);
+        if (!a && !b) {
             x->paused = false;
-            x->last = now;
-            curl_easy_pause(x->h, CURLPAUSE_CONT);
+            x->last = x->slow_at = now;
+            x->slow_bytes = 0;
+            curl_easy_pause(x->h, CURLPAUSE_CONT); /* gives what it holds, and may pause again */
+            now = clock_ns();
+            a = cap_wait(&o->cap, now);
+            b = cap_wait(&x->rate, now);
+        }
+        uint64_t wait = a > b ? a : b;
+        if (x->paused && wait < least) {
+            least = wait;
         }
     }
+    return least;
 }
 
 /* A transfer that has given no byte for long is cut; what has come is kept. */
@@ -420,12 +441,27 @@ static void cut_stalled(struct http *h, struct origin *o, uint64_t now)
     uint64_t stall = (uint64_t)(o->o.stall_ms ? o->o.stall_ms : STALL_MS) * 1000000u;
     for (int i = 0; i < CONNECTIONS; i++) {
         struct xfer *x = &h->x[i];
-        if (x->run && !x->paused && now > x->last + stall) {
+        if (!x->run || x->paused) {
+            continue;
+        }
+        bool silent = now > x->last + stall, trickle = false;
+        if (now > x->slow_at + SLOW_STALLS * stall) {
+            trickle = x->slow_bytes < SLOW_BYTES;
+            if (trickle) {
+                err_set(&x->err, ERR_NET, "only %llu bytes in %.1f s",
+                        (unsigned long long)x->slow_bytes, (double)(now - x->slow_at) * 1e-9);
+            }
+            x->slow_at = now;
+            x->slow_bytes = 0;
+        }
+        if (silent || trickle) {
             curl_multi_remove_handle(h->m, x->h);
             if (x->via_redirect) {
-                forget_resolved(o, x->run->file);
+                far_forget(o, x->run->file);
             }
-            err_set(&x->err, ERR_NET, "no bytes for %.1f s", (double)(now - x->last) * 1e-9);
+            if (silent) {
+                err_set(&x->err, ERR_NET, "no bytes for %.1f s", (double)(now - x->last) * 1e-9);
+            }
             finish(x, HTTP_RETRY, !x->judged, 0);
         }
     }
@@ -437,6 +473,7 @@ static void forgive(struct http *h, uint64_t busy)
 {
     for (int i = 0; i < CONNECTIONS; i++) {
         h->x[i].last += h->x[i].run ? busy : 0;
+        h->x[i].slow_at += h->x[i].run ? busy : 0;
     }
 }
 
@@ -475,7 +512,9 @@ void *http_main(void *origin)
     sigemptyset(&pipe_only);
     sigaddset(&pipe_only, SIGPIPE);
     pthread_sigmask(SIG_BLOCK, &pipe_only, NULL);
-    h->refill = clock_ns();
+    for (int i = 0; i < CONNECTIONS; i++) {
+        cap_init(&h->x[i].rate, o->o.rate_conn, clock_ns());
+    }
     uint64_t woke = clock_ns();
     for (;;) {
         uint64_t now = clock_ns();
@@ -485,7 +524,7 @@ void *http_main(void *origin)
         if (stop) {
             break;
         }
-        refill(h, o, now);
+        go_on(h, o);
         uint64_t wake = fill(h, o, now);
         int running = 0, left;
         curl_multi_perform(h->m, &running);
@@ -504,15 +543,14 @@ void *http_main(void *origin)
         if (any) {
             continue;
         }
-        bool paused = false;
-        for (int i = 0; i < CONNECTIONS; i++) {
-            paused = paused || (h->x[i].run && h->x[i].paused);
-        }
-        uint64_t ms = paused ? 10 : 250;
+        uint64_t ms = 250, rest = go_on(h, o);
         now = clock_ns();
         if (wake != UINT64_MAX) {
             uint64_t until = wake > now ? (wake - now) / 1000000u + 1 : 0;
             ms = until < ms ? until : ms;
+        }
+        if (rest != UINT64_MAX) {
+            ms = rest / 1000000u + 1 < ms ? rest / 1000000u + 1 : ms;
         }
         forgive(h, clock_ns() - woke);
         curl_multi_poll(h->m, NULL, 0, (int)ms, NULL);

@@ -5,14 +5,19 @@
 
 #include "node/store/http_head.h"
 #include "node/store/origin.h"
+#include "node/store/cap.h"
 
 #include <pthread.h>
 
 struct origin_file {
     char *name;
-    char *resolved; /* where redirects have led to; transport's thread only */
     uint64_t size;
     char etag[ORIGIN_ETAG_MAX];
+    /* where redirects have led to; the transport's thread only */
+    char *resolved;
+    uint64_t resolved_at, good_until; /* clock_ns; good_until 0: it does not say how long */
+    char linked[ORIGIN_ETAG_MAX];     /* the tag that the redirect gave, "": none */
+    char far_etag[ORIGIN_ETAG_MAX];   /* the tag that the server there gives, "": none */
 };
 
 /* Parts of one file that follow each other: one request. */
@@ -31,8 +36,9 @@ struct http; /* origin_http.c */
 
 struct origin {
     struct origin_opts o;
-    char *url, *token, *host; /* host: for sentences */
-    struct http *http;        /* NULL: a folder */
+    char *url, *token, *host, *ca_file; /* host: for sentences */
+    struct cap cap;                     /* of all; the transport's thread only */
+    struct http *http;                  /* NULL: a folder */
     pthread_t thread;
     bool started;
 
@@ -42,6 +48,8 @@ struct origin {
     uint32_t n_files, cap_files;
     struct origin_part *head, *tail; /* waiting, in order of submission */
     uint64_t seq, bytes, retries;
+    uint64_t renewed;     /* addresses of redirects given up before they expired */
+    uint64_t far_life;    /* ns after which such an address was refused, the least; 0: none was */
     uint64_t pause_until; /* clock_ns: nobody asks before */
     uint64_t asked_until; /* the same, when it has said so itself (Retry-After) */
     uint64_t last_byte, last_wait_log, last_retry_log, last_retry_what;
@@ -75,6 +83,21 @@ void measure_end(struct origin *o, uint64_t now);
 /* Without mu, now and then by the thread: say what a long wait is for. */
 void origin_tick(struct origin *o, uint64_t now);
 void origin_say(struct origin *o, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* ---- origin_far.c: without mu; on the transport's thread ---- */
+
+/* The address that redirects of this file have led to, while it is good; malloc'ed. NULL: none.
+ * linked[ORIGIN_ETAG_MAX]: the entity tag that the redirect gave. */
+char *far_take(struct origin *o, uint32_t file, char *linked, uint64_t now);
+/* The server there gives the same entity tag as at first, or none. */
+bool far_same(struct origin *o, uint32_t file, const char *etag);
+/* Redirects led to this address, and what came was right. asked_wall: seconds since 1970 when it
+ * was made, by the clock of the server that made it. */
+void far_learn(struct origin *o, uint32_t file, const char *url, int64_t asked_wall,
+               const char *linked, const char *etag, uint64_t now);
+void far_forget(struct origin *o, uint32_t file);
+/* The same, and it was refused: others of this age will be, too. */
+void far_refused(struct origin *o, uint32_t file, uint64_t now);
 
 int http_open(struct origin *o, struct http **out, struct err *e);
 void http_free(struct http *h);

@@ -15,6 +15,7 @@
 
 #define BLOB_MAX ((size_t)256 << 20)
 #define FLOOR_DEFAULT (1ull << 30)
+#define MERGE_MS 2 /* much less than a round trip to a hub, more than between two requests */
 
 static bool is_url(const char *s)
 {
@@ -50,7 +51,10 @@ static int open_origin(struct store *st, struct err *e)
         .url = st->model_path,
         .folder = !is_url(st->model_path),
         .token = st->token,
+        .ca_file = st->o.ca_file,
         .rate_limit = st->o.rate_limit,
+        .rate_conn = st->o.rate_conn,
+        .merge_ms = is_url(st->model_path) ? MERGE_MS : 0,
         .retries = st->o.retries,
         .retry_ms = st->o.retry_ms,
         .stall_ms = st->o.stall_ms,
@@ -172,6 +176,12 @@ int store_open(const struct store_opts *o, struct store **out, struct err *e)
     *out = NULL;
     if (!o->model || !*o->model || (o->cache_dir && !*o->cache_dir)) {
         return err_set(e, ERR_ARG, "no model is named: give a folder or an http(s) URL");
+    }
+    if ((o->rate_limit || o->rate_conn) && !is_url(o->model) && !o->cache_dir) {
+        return err_set(e, ERR_ARG,
+                       "the folder %s is read in place, so there is no origin whose rate could be "
+                       "limited: name a cache folder, or leave the limit out",
+                       o->model);
     }
     struct store *st = calloc(1, sizeof *st);
     if (!st) {

@@ -42,7 +42,10 @@ struct store_opts {
     uint64_t disk_budget;  /* bytes of the disk tier; 0 = no limit but the free-space floor */
     uint64_t disk_floor;   /* bytes left free on the volume; 0 = default (1 GiB) */
     const char *token;     /* HTTP bearer token for the origin's host only; may be NULL */
+    const char *ca_file;   /* certificates of authorities for https, a file or folder, in place of
+                              the system's; NULL: the system's */
     uint64_t rate_limit;   /* bytes a second from the origin; 0 = none */
+    uint64_t rate_conn;    /* the same for each connection (one file, one range); 0 = none */
     uint32_t retries;      /* attempts without progress before an origin error counts; 0 = 8,
                               5 before the origin's first byte */
     uint32_t retry_ms;     /* first wait between attempts, doubled each time; 0 = 500 ms */

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * fuzz_store.c: what the store reads from outside: the head of an HTTP answer, the digest journal,
- * the list of metadata. The first byte chooses which. */
+ * the list of metadata, signed addresses. The first byte chooses which. */
 #include "node/store/http_head.h"
 #include "node/store/journal.h"
 #include "node/store/meta_list.h"
+#include "node/store/signed_url.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -37,6 +38,24 @@ static void head(const char *p, size_t n)
         abort(); /* nothing else is the range that was asked for */
     }
     http_judge(&h, 0, HTTP_UNKNOWN, HTTP_UNKNOWN, &e);
+    if (h.retry_after_ms > 600000 || strlen(h.commit) >= sizeof h.commit ||
+        strlen(h.etag) >= sizeof h.etag) {
+        abort();
+    }
+}
+
+static void signed_address(const char *p, size_t n)
+{
+    char *url = malloc(n + 1);
+    if (url) {
+        memcpy(url, p, n);
+        url[n] = 0;
+        int64_t at = signed_url_expires(url);
+        if (at < 0 || at > 20000000000) {
+            abort();
+        }
+        free(url);
+    }
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
@@ -47,6 +66,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
     const char *text = (const char *)p + 1;
     if (*p == 'h') {
         head(text, n - 1);
+    } else if (*p == 'u') {
+        signed_address(text, n - 1);
     } else if (*p == 'j') {
         uint64_t sum = 0, skipped;
         journal_scan(text, n - 1, each, &sum, &skipped, NULL);
