@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: MIT
+ * t_store_failing.c: every call by which the store changes its folder fails in turn, once or for a
+ * while, with ENOSPC, EIO, EINTR and short writes, while objects come and leave. Every object asked
+ * for comes, and is right; when calls work again the cache is written again, without a restart;
+ * afterwards catalog, files and bitmap agree, nothing is left over, and the cache serves what it
+ * says it has. In the suite some calls of each kind; `t_store_failing all` has each of them. */
+#include "tests/store/agree.h"
+#include "tests/store/cache_rig.h"
+#include "tests/store/failing.h"
+#include "tests/store/share_rig.h"
+
+#include "node/store/engine.h"
+#include "proto/base/clock.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define OBJECTS 36 /* asked for in a round */
+#define HELD 12    /* of their size fits on the disk */
+#define FOR_A_WHILE 400
+
+static struct {
+    char *tmp, *cache;
+    struct util_log log;
+    struct rig giver; /* has everything, for rounds with a peer */
+    bool all;
+    uint32_t rounds, fired;
+} g;
+
+struct fault {
+    enum failing_call kind;
+    uint64_t from, times;
+    int error;
+    bool peer; /* objects come from a peer, else from the origin */
+};
+
+static void about(const struct fault *f, const char *what)
+{
+    print_message("%s: from %s, calls %llu..%llu of \"%s\" fail with %s\n%s", what,
+                  f->peer ? "a peer" : "the origin", (unsigned long long)f->from,
+                  (unsigned long long)(f->from + f->times - 1), failing_name[f->kind],
+                  f->error == FAILING_SHORT ? "half of the bytes" : strerror(f->error), g.log.text);
+}
+
+static int open_store(struct store **st, struct err *e)
+{
+    struct store_opts o = {.model = DEMO_MODEL,
+                           .cache_dir = g.cache,
+                           .ram_budget = 1 << 18,
+                           .disk_budget = HELD * 21000,
+                           .disk_floor = 1,
+                           .log = util_log_line,
+                           .log_ctx = &g.log};
+    return store_open(&o, st, e);
+}
+
+/* Experts of one layer after the other, and a few of the spine. */
+static uint32_t object(const struct model *m, uint32_t i)
+{
+    if (i % 9 == 8) {
+        return model_spine_id(m, i % 8, MODEL_IN_NORM);
+    }
+    return model_expert_id(m, 1 + i % 7, i * 5 % 40);
+}
+
+static void get(struct store *st, uint32_t id, const struct fault *f)
+{
+    struct store_view v;
+    struct err e = {0};
+    if (store_get(st, id, STORE_DEMAND, 0, &v, &e)) {
+        about(f, "an object did not come");
+        fail_msg("%s", e.msg);
+    }
+    if (!util_right(store_model(st), DEMO_MODEL, &v)) {
+        about(f, "wrong bytes");
+        fail_msg("object %u", id);
+    }
+    store_release(st, &v);
+}
+
+/* No publication is under way any more. */
+static void quiet(struct store *st)
+{
+    for (;;) {
+        bool busy = false;
+        pthread_mutex_lock(&st->mu);
+        for (uint32_t i = 0; i < st->n_ent; i++) {
+            busy = busy || st->ent[i].publishing;
+        }
+        pthread_mutex_unlock(&st->mu);
+        if (!busy) {
+            return;
+        }
+        nanosleep(&(struct timespec){0, 500000}, NULL);
+    }
+}
+
+/* Nothing fails any more: objects get to the disk again. */
+static void recovers(struct store *st, const struct fault *f)
+{
+    const struct model *m = store_model(st);
+    uint64_t end = clock_ns() + 60000000000u;
+    for (uint32_t i = 0; i < 3; i++) {
+        uint32_t id = model_expert_id(m, 2 + i, 39);
+        quiet(st); /* what is being published takes of the small budget */
+        get(st, id, f);
+        while (!disk_has(st->disk, id)) {
+            if (clock_ns() > end) {
+                about(f, "the cache is not written again");
+                fail_msg("object %u", id);
+            }
+            nanosleep(&(struct timespec){0, 500000}, NULL);
+        }
+    }
+}
+
+static void check_after(const struct fault *f)
+{
+    struct store *st;
+    struct err e = {0};
+    if (open_store(&st, &e)) {
+        about(f, "cannot be opened afterwards");
+        fail_msg("%s", e.msg);
+    }
+    if (agree_orphans(g.cache)) {
+        about(f, "left over");
+        assert_int_equal(agree_orphans(g.cache), 0);
+    }
+    agree(st->disk, g.cache, st->m);
+    for (uint32_t id = 0; id < st->n_ent; id++) {
+        if (disk_has(st->disk, id)) {
+            uint8_t *have = malloc(model_object(st->m, id)->size);
+            uint8_t *want = util_truth(st->m, DEMO_MODEL, id);
+            if (disk_read(st->disk, id, have, &e)) {
+                about(f, "cannot be read afterwards");
+                fail_msg("%s", e.msg);
+            }
+            assert_memory_equal(have, want, model_object(st->m, id)->size);
+            free(have);
+            free(want);
+        }
+    }
+    store_close(st);
+}
+
+static void one_round(const struct fault *f)
+{
+    struct store *st;
+    struct up up;
+    struct err e = {0};
+    g.log.n = 0;
+    memset(g.log.text, 0, sizeof g.log.text);
+    util_rmtree(g.cache);
+    failing_set(f->kind, f->from, f->times, f->error);
+    if (open_store(&st, &e)) { /* it may be refused, then with a sentence */
+        assert_true(e.code && e.msg[0]);
+        failing_off();
+        if (open_store(&st, &e)) {
+            about(f, "cannot be opened a second time");
+            fail_msg("%s", e.msg);
+        }
+    }
+    if (f->peer) {
+        up_start(&up, st, g.giver.st, g.rounds % 3 ? UP_REVERSE : 0);
+    }
+    for (uint32_t i = 0; i < OBJECTS; i++) {
+        get(st, object(st->m, i), f);
+    }
+    for (uint32_t i = 0; i < OBJECTS; i += 3) { /* some are on disk, some are not */
+        get(st, object(st->m, i), f);
+    }
+    g.fired += failing_failed() != 0;
+    g.rounds++;
+    if (g.rounds % 2) { /* else it may also fail while the store is closed */
+        failing_off();
+        recovers(st, f);
+        quiet(st);
+        if (f->peer && !up_has_list(&up)) {
+            about(f, "the peers were told something else than what is there");
+            fail();
+        }
+    }
+    if (f->peer) {
+        up_stop(&up);
+    }
+    if (g.rounds % 2) {
+        quiet(st);
+        agree(st->disk, g.cache, st->m);
+    }
+    store_close(st);
+    failing_off();
+    check_after(f);
+}
+
+static void t_each(void **state)
+{
+    (void)state;
+    static const struct {
+        enum failing_call kind;
+        int error;
+    } faults[] = {
+        {FAILING_OPEN, ENOSPC},
+        {FAILING_OPEN, EIO},
+        {FAILING_OPEN, EINTR},
+        {FAILING_READING, EIO},
+        {FAILING_READING, EINTR},
+        {FAILING_MKDIR, ENOSPC},
+        {FAILING_MKDIR, EIO},
+        {FAILING_WRITE, ENOSPC},
+        {FAILING_WRITE, EIO},
+        {FAILING_WRITE, EINTR},
+        {FAILING_WRITE, FAILING_SHORT},
+        {FAILING_SYNC, ENOSPC},
+        {FAILING_SYNC, EIO},
+        {FAILING_SYNC, EINTR},
+        {FAILING_RENAME, ENOSPC},
+        {FAILING_RENAME, EIO},
+        {FAILING_UNLINK, EIO},
+        {FAILING_UNLINK, EINTR},
+        {FAILING_TRUNCATE, EIO},
+        {FAILING_TRUNCATE, EINTR},
+        {FAILING_CALLS, ENOSPC},
+        {FAILING_CALLS, EIO},
+    };
+    uint64_t calls[FAILING_CALLS + 1];
+    struct fault none = {.kind = FAILING_CALLS};
+    one_round(&none);
+    for (int k = 0; k <= FAILING_CALLS; k++) {
+        calls[k] = failing_count((enum failing_call)k);
+    }
+    for (size_t i = 0; i < 2 * sizeof faults / sizeof *faults; i++) {
+        struct fault f = {.kind = faults[i / 2].kind, .error = faults[i / 2].error, .peer = i % 2};
+        uint64_t n = calls[f.kind], step = g.all ? 1 : n / 2 + 1;
+        for (f.from = g.all ? 0 : i * 7 % step; f.from < n; f.from += step) {
+            f.times = 1;
+            one_round(&f);
+            f.times = FOR_A_WHILE; /* signals do not come for ever */
+            if (f.error != EINTR && (g.all ? f.from % 4 == 0 : i % 3 == 0)) {
+                one_round(&f);
+            }
+        }
+    }
+    print_message("%u rounds, in %u of them calls failed; calls of a round:", g.rounds, g.fired);
+    for (int k = 0; k <= FAILING_CALLS; k++) {
+        print_message(" %s %llu", failing_name[k], (unsigned long long)calls[k]);
+    }
+    print_message("\n");
+    assert_true(g.fired > 0);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest t[] = {cmocka_unit_test(t_each)};
+    g.all = argc > 1 && strcmp(argv[1], "all") == 0;
+    g.tmp = util_tmpdir();
+    g.cache = util_path("%s/cache", g.tmp);
+    util_log_init(&g.log);
+    rig_start(&g.giver);
+    get_all(&g.giver, 1);
+    rig_close(&g.giver); /* all is published */
+    rig_open(&g.giver);
+    failing_under(g.cache);
+    int r = cmocka_run_group_tests_name("store_failing", t, NULL, NULL);
+    rig_end(&g.giver);
+    util_rmtree(g.tmp);
+    util_log_free(&g.log);
+    free(g.cache);
+    free(g.tmp);
+    return r;
+}

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: MIT
+ * t_store_kill_evict.c: kill -9 at random points of a process that fetches and evicts, each time
+ * under another budget. After each kill catalog, files and bitmap agree, nothing is left over that
+ * a start does not clear away or take up, and every object on disk is right. In the suite a few
+ * kills; `t_store_kill_evict N` makes N of them. */
+#include "tests/store/agree.h"
+#include "tests/store/util.h"
+
+#include "node/store/engine.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define KILLS 20
+#define AT_ONCE 24
+
+static unsigned kills = KILLS;
+
+static unsigned random_of(unsigned *seed)
+{
+    *seed = *seed * 1664525u + 1013904223u;
+    return *seed >> 9;
+}
+
+static void fetch_some(struct store *st, unsigned *seed)
+{
+    struct store_batch *b;
+    struct store_view v;
+    struct err e = {0};
+    uint32_t ids[AT_ONCE], n = model_object_count(store_model(st)), from = random_of(seed) % n;
+    for (uint32_t i = 0; i < AT_ONCE; i++) {
+        ids[i] = (from + i * 61) % n;
+    }
+    if (store_batch_begin(st, ids, AT_ONCE, STORE_DEMAND, &b, &e)) {
+        fprintf(stderr, "%s\n", e.msg);
+        _exit(3);
+    }
+    size_t which;
+    int r;
+    while ((r = store_batch_next(b, &which, &v, &e)) != ERR_NOTFOUND) {
+        if (r) {
+            fprintf(stderr, "%s\n", e.msg);
+            _exit(4);
+        }
+        store_release(st, &v);
+    }
+    store_batch_end(b);
+}
+
+/* Until it is killed; from a pipe's other end it is seen when it has been opened. */
+static void child(const char *cache, unsigned seed, int opened)
+{
+    struct store_opts o = {.model = DEMO_MODEL,
+                           .cache_dir = cache,
+                           .ram_budget = 1 << 18,
+                           .disk_budget = 2000000 + random_of(&seed) % 8 * 500000,
+                           .disk_floor = 1};
+    struct store *st;
+    struct err e = {0};
+    bool told = random_of(&seed) % 8 != 0; /* sometimes it is killed while it opens */
+    if (!told && write(opened, "o", 1) != 1) {
+        _exit(5);
+    }
+    if (store_open(&o, &st, &e)) {
+        fprintf(stderr, "%s\n", e.msg);
+        _exit(2);
+    }
+    if (told && write(opened, "o", 1) != 1) {
+        _exit(5);
+    }
+    for (unsigned i = 0;; i++) {
+        fetch_some(st, &seed);
+        if (i % 16 == 15) { /* an orderly end, too */
+            store_close(st);
+            o.disk_budget = 2000000 + random_of(&seed) % 8 * 500000;
+            if (store_open(&o, &st, &e)) {
+                fprintf(stderr, "%s\n", e.msg);
+                _exit(2);
+            }
+        }
+    }
+}
+
+/* Returns the number of objects on disk. */
+static uint32_t look(const char *cache, uint32_t *partial)
+{
+    struct util_log log;
+    struct store_opts o = {
+        .model = DEMO_MODEL, .cache_dir = cache, .disk_floor = 1, .log = util_log_line};
+    struct store *st;
+    struct err e = {0};
+    util_log_init(&log);
+    o.log_ctx = &log;
+    if (store_open(&o, &st, &e)) {
+        fail_msg("%s", e.msg);
+    }
+    uint32_t files = agree(st->disk, cache, st->m);
+    for (uint32_t id = 0; id < st->n_ent; id++) {
+        *partial += disk_has_partial(st->disk, id);
+        if (disk_has(st->disk, id)) {
+            uint64_t n = model_object(st->m, id)->size;
+            uint8_t *have = malloc(n), *want = util_truth(st->m, DEMO_MODEL, id);
+            if (disk_read(st->disk, id, have, &e)) {
+                fail_msg("%s", e.msg);
+            }
+            assert_memory_equal(have, want, n);
+            free(have);
+            free(want);
+        }
+    }
+    assert_int_equal(log.n, 0); /* nothing damaged, nothing to complain about */
+    store_close(st);
+    util_log_free(&log);
+    return files;
+}
+
+static void t_kill_evict(void **state)
+{
+    (void)state;
+    char *tmp = util_tmpdir(), *cache = util_path("%s/c", tmp);
+    unsigned seed = (unsigned)time(NULL) ^ (unsigned)getpid();
+    uint32_t partial = 0, files = 0;
+    print_message("seed %u\n", seed);
+    for (unsigned k = 0; k < kills; k++) {
+        int p[2];
+        char c;
+        assert_int_equal(pipe(p), 0);
+        fflush(NULL);
+        pid_t pid = fork();
+        if (pid == 0) {
+            close(p[0]);
+            child(cache, random_of(&seed) + k, p[1]);
+        }
+        close(p[1]);
+        assert_int_equal(read(p[0], &c, 1), 1);
+        usleep((useconds_t)(random_of(&seed) % 50000));
+        kill(pid, SIGKILL);
+        int status;
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_true(WIFSIGNALED(status));
+        close(p[0]);
+        files += look(cache, &partial);
+    }
+    /* what was begun and not finished is finished or gone in the end */
+    struct store_opts o = {.model = DEMO_MODEL, .cache_dir = cache, .disk_floor = 1};
+    struct store *st;
+    struct err e = {0};
+    assert_int_equal(store_open(&o, &st, &e), 0);
+    for (uint32_t id = 0; id < st->n_ent; id++) {
+        struct store_view v;
+        if (store_get(st, id, STORE_DEMAND, 0, &v, &e)) {
+            fail_msg("%s", e.msg);
+        }
+        assert_true(util_right(st->m, DEMO_MODEL, &v));
+        store_release(st, &v);
+    }
+    store_close(st);
+    assert_int_equal(agree_orphans(cache), 0);
+    assert_int_equal(util_count_files(cache, "/tmp/s-", NULL), 0);
+    print_message("%u kills; objects on disk after one: %u; unfinished: %u in all\n", kills,
+                  files / kills, partial);
+    util_rmtree(tmp);
+    free(tmp);
+    free(cache);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest t[] = {cmocka_unit_test(t_kill_evict)};
+    if (argc > 1 && atoi(argv[1]) > 0) {
+        kills = (unsigned)atoi(argv[1]);
+    }
+    return cmocka_run_group_tests_name("store_kill_evict", t, NULL, NULL);
+}
