@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
+#include <time.h>
 #include <unistd.h>
 
 void disk_log(struct disk *d, const char *fmt, ...)
@@ -303,17 +303,21 @@ int disk_open(const struct disk_opts *o, struct disk **out, struct err *e)
     return 0;
 }
 
-static void save_use(struct disk *d)
+void disk_save_use(struct disk *d)
 {
     uint32_t *ids = calloc(d->n ? d->n : 1, sizeof *ids);
     uint64_t *use = calloc(d->n ? d->n : 1, sizeof *use);
     size_t k = 0;
+    pthread_mutex_lock(&d->mu);
     for (uint32_t id = 0; ids && use && id < d->n; id++) {
-        if (d->it[id].used_now && d->it[id].digest) {
+        struct disk_item *it = &d->it[id];
+        if (it->used_now && it->digest) {
             ids[k] = id;
-            use[k++] = d->it[id].last_use;
+            use[k++] = it->last_use;
+            it->used_now = false;
         }
     }
+    pthread_mutex_unlock(&d->mu);
     struct err e;
     if (k) {
         catalog_touch(d->cat, d->model_no, ids, use, k,
@@ -329,7 +333,7 @@ void disk_close(struct disk *d)
         return;
     }
     if (d->cat) {
-        save_use(d);
+        disk_save_use(d);
     }
     session_close(d->session);
     book_close(d->book);
@@ -457,12 +461,25 @@ bool disk_has_partial(struct disk *d, uint32_t id)
     return has;
 }
 
+/* With mu: the time, so that last uses of several processes and of a year ago compare; a clock that
+ * was set back only makes steps of one. */
+static uint64_t next_use(struct disk *d)
+{
+    struct timespec t;
+    uint64_t now = 0;
+    if (!clock_gettime(CLOCK_REALTIME, &t) && t.tv_sec > 0) {
+        now = (uint64_t)t.tv_sec * 1000000u + (uint64_t)t.tv_nsec / 1000u;
+    }
+    d->tick = now > d->tick ? now : d->tick + 1;
+    return d->tick;
+}
+
 void disk_pin(struct disk *d, uint32_t id, int by)
 {
     pthread_mutex_lock(&d->mu);
     struct disk_item *it = &d->it[id];
     it->pins = (uint32_t)((int64_t)it->pins + by);
-    it->last_use = ++d->tick;
+    it->last_use = next_use(d);
     it->used_now = true;
     disk_order_set(d, id);
     pthread_mutex_unlock(&d->mu);

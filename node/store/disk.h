@@ -127,9 +127,23 @@ int disk_ranks(struct disk *d, const uint8_t *rank, uint8_t most);
 bool disk_rank(struct disk *d, uint32_t id, uint8_t rank);
 /* Experts on disk of that rank that are not wanted now, longest unused first. */
 size_t disk_oldest(struct disk *d, uint8_t rank, uint32_t *ids, size_t max);
+/* The budget (0: none) and the floor from now on; what is over them leaves by disk_trim. */
+void disk_limits(struct disk *d, uint64_t budget, uint64_t floor);
+/* Bytes of other models in the same folder: they count for the budget, and stay. */
+void disk_others(struct disk *d, uint64_t bytes);
+/* One small step towards the limits: at most `max` experts not wanted now leave, lowest rank and
+ * longest unused first. `floor`: also for the floor. Returns the bytes that left. */
+uint64_t disk_trim(struct disk *d, size_t max, bool floor);
+/* Bytes written to the cache since the last call. */
+uint64_t disk_written(struct disk *d);
+/* Records when objects were used. */
+void disk_save_use(struct disk *d);
+
 struct disk_space {
     uint64_t budget;        /* what may lie here: by the budget and by what the volume has left */
     uint64_t used, experts; /* all objects; experts alone */
+    uint64_t others;        /* disk_others */
+    uint64_t volume, free;  /* bytes of the volume; 0: it does not say */
 };
 void disk_space(struct disk *d, struct disk_space *out);
 

@@ -14,7 +14,7 @@
 
 struct disk_item {
     struct digest *digest; /* on record; those that it has replaced hang on it to the end */
-    uint64_t last_use;
+    uint64_t last_use;     /* microseconds since 1970, and always more than any before */
     uint64_t partial_bytes;
     uint32_t pins;
     uint32_t place; /* in disk.order, counted from 1; 0: not in it */
@@ -44,10 +44,11 @@ struct disk {
 
     pthread_mutex_t mu; /* what follows */
     struct disk_item *it;
-    uint64_t used, experts, reserved, partial_bytes, tick, kept_tick;
+    uint64_t used, experts, others, reserved, partial_bytes, tick, kept_tick;
     uint32_t
         *order; /* [n]: what may leave, a heap: the first to leave is order[0] (disk_order.c) */
     uint32_t n_order, n_stale;
+    uint64_t written; /* bytes, since disk_written was asked */
     struct disk_kept kept[DISK_CHUNKS_KEPT];
     uint32_t *noted; /* [n]: whose presence has changed; NULL: nobody wants to know */
     uint32_t n_noted;
@@ -61,6 +62,8 @@ void disk_log(struct disk *d, const char *fmt, ...) __attribute__((format(printf
  * presence, pins, last use or rank have changed. */
 void disk_order_set(struct disk *d, uint32_t id);
 void disk_order_all(struct disk *d); /* the same for all */
+/* Bytes have been written to the cache; without mu. */
+void disk_wrote(struct disk *d, uint64_t bytes);
 /* With mu: reserve `size` bytes of budget and volume for an object, evicting for it. */
 int disk_room(struct disk *d, uint32_t id, uint64_t size, struct err *e);
 /* With mu: presence, or what is on record; noted for disk_changes. */

@@ -86,7 +86,7 @@ int disk_room(struct disk *d, uint32_t id, uint64_t size, struct err *e)
         if (statvfs(d->dir, &v) == 0) {
             left = (uint64_t)v.f_bavail * v.f_frsize;
         }
-        bool budget = d->o.budget && d->used + d->partial_bytes + need > d->o.budget;
+        bool budget = d->o.budget && d->used + d->others + d->partial_bytes + need > d->o.budget;
         bool floor = left < need || left - need < d->o.floor;
         if (!budget && !floor) {
             d->reserved += size;
@@ -97,8 +97,9 @@ int disk_room(struct disk *d, uint32_t id, uint64_t size, struct err *e)
             partials_gone = true;
         } else if (!evict_one(d, most_for(d, id))) {
             if (budget) {
-                return err_set(e, ERR_FULL, "the cache's budget of %llu bytes is used up",
-                               (unsigned long long)d->o.budget);
+                return err_set(e, ERR_FULL, "the cache's budget of %llu bytes is used up%s",
+                               (unsigned long long)d->o.budget,
+                               d->others ? ", also by other models in the same folder" : "");
             }
             return err_set(
                 e, ERR_FULL,
@@ -164,13 +165,86 @@ size_t disk_oldest(struct disk *d, uint8_t rank, uint32_t *ids, size_t max)
 void disk_space(struct disk *d, struct disk_space *out)
 {
     struct statvfs v;
-    uint64_t left = statvfs(d->dir, &v) ? UINT64_MAX : (uint64_t)v.f_bavail * v.f_frsize;
     memset(out, 0, sizeof *out);
+    bool known = statvfs(d->dir, &v) == 0;
+    uint64_t left = known ? (uint64_t)v.f_bavail * v.f_frsize : UINT64_MAX;
+    if (known) {
+        out->volume = (uint64_t)v.f_blocks * v.f_frsize;
+        out->free = left;
+    }
     pthread_mutex_lock(&d->mu);
     out->experts = d->experts;
     out->used = d->used;
+    out->others = d->others;
     left = left > d->o.floor ? left - d->o.floor : 0;
     uint64_t volume = d->used + left < left ? UINT64_MAX : d->used + left;
-    out->budget = d->o.budget && d->o.budget < volume ? d->o.budget : volume;
+    uint64_t own = d->o.budget > d->others ? d->o.budget - d->others : 0;
+    out->budget = d->o.budget && own < volume ? own : volume;
     pthread_mutex_unlock(&d->mu);
+}
+
+/* ---- coming down to new limits ---- */
+
+void disk_limits(struct disk *d, uint64_t budget, uint64_t floor)
+{
+    pthread_mutex_lock(&d->mu);
+    d->o.budget = budget;
+    d->o.floor = floor;
+    pthread_mutex_unlock(&d->mu);
+}
+
+void disk_others(struct disk *d, uint64_t bytes)
+{
+    pthread_mutex_lock(&d->mu);
+    d->others = bytes;
+    pthread_mutex_unlock(&d->mu);
+}
+
+void disk_wrote(struct disk *d, uint64_t bytes)
+{
+    pthread_mutex_lock(&d->mu);
+    d->written += bytes;
+    pthread_mutex_unlock(&d->mu);
+}
+
+uint64_t disk_written(struct disk *d)
+{
+    pthread_mutex_lock(&d->mu);
+    uint64_t n = d->written;
+    d->written = 0;
+    pthread_mutex_unlock(&d->mu);
+    return n;
+}
+
+/* With mu: bytes over the budget, or under the floor. What is under way is counted: it is to fit.
+ */
+static uint64_t over_limits(const struct disk *d, bool floor)
+{
+    struct statvfs v;
+    uint64_t sum = d->used + d->others + d->partial_bytes + d->reserved, over = 0;
+    if (d->o.budget && sum > d->o.budget) {
+        over = sum - d->o.budget;
+    }
+    if (floor && statvfs(d->dir, &v) == 0) {
+        uint64_t left = (uint64_t)v.f_bavail * v.f_frsize;
+        if (left < d->o.floor && d->o.floor - left > over) {
+            over = d->o.floor - left;
+        }
+    }
+    return over;
+}
+
+uint64_t disk_trim(struct disk *d, size_t max, bool floor)
+{
+    pthread_mutex_lock(&d->mu);
+    uint64_t over = over_limits(d, floor), partials = d->partial_bytes, used = d->used;
+    if (over && partials) {
+        drop_partials(d);
+    }
+    partials -= d->partial_bytes;
+    while (max-- && partials + (used - d->used) < over && evict_one(d, UINT8_MAX)) {
+    }
+    uint64_t gone = partials + (used - d->used);
+    pthread_mutex_unlock(&d->mu);
+    return gone;
 }

@@ -196,6 +196,7 @@ int disk_chunk_at(struct disk *d, struct disk_file *f, uint32_t chunk, const voi
     free(part);
     if (!r) {
         f->sums[chunk] = *s;
+        disk_wrote(d, n + (proven ? SESSION_RECORD : 0));
     }
     return r;
 }
@@ -230,6 +231,7 @@ int disk_chunk(struct disk *d, struct disk_file *f, const void *p, size_t n,
     free(part);
     if (!r) {
         f->sums[f->done++] = *s;
+        disk_wrote(d, n + (f->rec_fd >= 0 ? SESSION_RECORD : 0));
     }
     return r;
 }
@@ -330,6 +332,7 @@ static int record(struct disk *d, struct disk_file *list, struct err *e)
     }
     if (!r && b.n) {
         r = journal_append(d->journal, &b, e);
+        disk_wrote(d, b.n);
     }
     if (!r) {
         r = catalog_add(d->cat, d->model_no, rows, k, e);

@@ -21,6 +21,7 @@ struct origin;
 struct share;
 struct sink;
 struct takers;
+struct trim;
 struct asks;
 
 /* ENT_IDLE: not in RAM, nothing under way. ENT_QUEUED: in a worker's queue. ENT_BUSY: a worker has
@@ -116,6 +117,7 @@ struct store {
     struct takers *in;   /* incoming.c; NULL until there is an upstream */
     struct share *share; /* share.c; NULL until something is shared */
     struct store_words_listener listener;
+    struct trim *trim; /* trim.c; NULL without a disk tier */
     struct asks *asks; /* origin_ask.c; NULL until the upstream uses the origin */
 
     pthread_t *workers;
@@ -190,6 +192,14 @@ int worker_read_in_place(struct store *st, uint32_t id, uint64_t off, void *p, s
                          struct err *e);
 /* With mu: hand a complete file to the publisher. */
 void worker_publish(struct store *st, struct disk_file *f);
+
+/* ---- trim.c ---- */
+/* After disk_open: which limits the disk has; then the thread that keeps them. Without mu. */
+int trim_open(struct store *st, struct err *e);
+int trim_start(struct store *st, struct err *e);
+void trim_stop(struct store *st); /* before disk_close; joins, writes what is to be kept */
+/* store_stats: bytes written to the disk; any thread. */
+void trim_numbers(struct store *st, uint64_t *written, uint64_t *today);
 
 /* ---- sink.c ---- */
 /* With mu: ask the origin for the object; en is ENT_ORIGIN afterwards, or has failed. */

@@ -14,7 +14,6 @@
 #include <strings.h>
 
 #define BLOB_MAX ((size_t)256 << 20)
-#define FLOOR_DEFAULT (1ull << 30)
 #define MERGE_MS 2 /* much less than a round trip to a hub, more than between two requests */
 
 static bool is_url(const char *s)
@@ -145,8 +144,6 @@ static int open_tiers(struct store *st, struct err *e)
         struct disk_opts d = {
             .cache_dir = st->cache_dir,
             .m = st->m,
-            .budget = st->o.disk_budget,
-            .floor = st->o.disk_floor ? st->o.disk_floor : FLOOR_DEFAULT,
             .log = st->o.log,
             .log_ctx = st->o.log_ctx,
             .changed = share_disk_changed,
@@ -154,8 +151,9 @@ static int open_tiers(struct store *st, struct err *e)
             .taken_back = words_taken_back,
             .voided = words_voided,
             .words_ctx = st,
-        };
+        }; /* its limits come from trim_open */
         r = disk_open(&d, &st->disk, e);
+        r = r ? r : trim_open(st, e);
     }
     if (!r && st->disk) {
         struct vouch v = {.cache_dir = st->cache_dir,
@@ -214,6 +212,7 @@ int store_open(const struct store_opts *o, struct store **out, struct err *e)
         st->n_ent = model_object_count(st->m);
         st->ent = calloc(st->n_ent ? st->n_ent : 1, sizeof *st->ent);
         r = st->ent ? worker_start(st, e) : err_set(e, ERR_NOMEM, "out of memory");
+        r = r ? r : trim_start(st, e);
     }
     if (r) {
         store_close(st);
@@ -244,6 +243,7 @@ void store_close(struct store *st)
     share_stop(st);
     origin_free(st->origin);
     ask_free(st);
+    trim_stop(st);
     disk_close(st->disk);
     if (st->meta) {
         struct err e = {0};
@@ -342,6 +342,7 @@ void store_get_stats(struct store *st, struct store_stats *out)
     }
     out->origin_rate = (double)bytes / 4.0;
     pthread_mutex_unlock(&st->mu);
+    trim_numbers(st, &out->disk_written, &out->disk_written_today);
     if (st->meta) {
         out->peer_bytes += meta_peer_bytes(st->meta);
     }

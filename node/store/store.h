@@ -39,8 +39,9 @@ struct store_opts {
     const char *cache_dir; /* disk tier and catalog; NULL: none (a folder is read in place) */
     bool offline;          /* never use the network; a folder as origin is still read */
     uint64_t ram_budget;   /* bytes of expert objects kept in RAM (pinned ones may exceed it) */
-    uint64_t disk_budget;  /* bytes of the disk tier; 0 = no limit but the free-space floor */
-    uint64_t disk_floor;   /* bytes left free on the volume; 0 = default (1 GiB) */
+    uint64_t disk_budget;  /* bytes of the disk tier; 0 = what the cache folder keeps (budget.h), */
+    uint64_t disk_floor;   /* else no limit but this floor: bytes left free on the volume; 0 =
+                              what the folder keeps, else automatic (budget.h) */
     const char *token;     /* HTTP bearer token for the origin's host only; may be NULL */
     const char *ca_file;   /* certificates of authorities for https, a file or folder, in place of
                               the system's; NULL: the system's */
@@ -135,13 +136,14 @@ struct store_stats {
     uint64_t origin_bytes, peer_bytes, disk_bytes; /* payload bytes taken from each tier */
     /* expert requests answered by each tier; peers: by another machine, or by it and the origin */
     uint64_t ram_hits, disk_hits, peer_fetches, origin_fetches;
-    uint64_t experts_fetched;                /* expert objects that came from the origin, */
-    uint64_t experts_from_peers;             /* and those that came from peers */
-    uint64_t ram_used, ram_peak, ram_budget; /* bytes of objects in RAM */
-    uint64_t spine_bytes_read;               /* spine bytes brought into RAM */
-    uint64_t retries, bad_chunks, refetched; /* faults survived */
-    double origin_rate;                      /* bytes a second, last seconds */
-    uint64_t wait_ns;                        /* time that demand requests have waited */
+    uint64_t experts_fetched;                  /* expert objects that came from the origin, */
+    uint64_t experts_from_peers;               /* and those that came from peers */
+    uint64_t ram_used, ram_peak, ram_budget;   /* bytes of objects in RAM */
+    uint64_t spine_bytes_read;                 /* spine bytes brought into RAM */
+    uint64_t retries, bad_chunks, refetched;   /* faults survived */
+    double origin_rate;                        /* bytes a second, last seconds */
+    uint64_t disk_written, disk_written_today; /* bytes: by this store; by all processes, UTC day */
+    uint64_t wait_ns;                          /* time that demand requests have waited */
 };
 void store_get_stats(struct store *st, struct store_stats *out);
 
