@@ -157,6 +157,12 @@ static void settle(struct disk *d)
         struct disk_item *it = &d->it[id];
         if (it->found && it->digest) {
             disk_set_present(d, id, true);
+            if (it->partial) { /* of an earlier time */
+                it->partial = false;
+                d->partial_bytes -= it->partial_bytes;
+                it->partial_bytes = 0;
+                disk_unfinished(d, id);
+            }
         } else if (it->found) {
             char *p = layout_object(d->dir, d->o.m, id);
             if (p) {
@@ -227,6 +233,8 @@ static int open_model(struct disk *d, struct err *e)
     if (!r) {
         r = session_open(d->dir, d->n, adopted, d, &d->session, e);
     }
+    layout_sweep(d->o.cache_dir, false);
+    layout_sweep(d->dir, false);
     layout_unlock(lock);
     if (!r) {
         r = catalog_open(d->o.cache_dir, d->o.log, d->o.log_ctx, &d->cat, e);

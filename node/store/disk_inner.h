@@ -23,7 +23,8 @@ struct disk_item {
     bool partial;   /* an unfinished file is in the session folder, in nobody's hands */
     bool used_now;  /* last_use has changed since open */
     bool noted;     /* in disk.noted */
-    bool stale;     /* a file that could not be removed lies in its place */
+    bool stale;     /* a bad file that could not be removed lies in its place, */
+    bool litter;    /* or an unfinished one that is of no use in the session folder */
 };
 
 struct disk_kept {
@@ -45,10 +46,9 @@ struct disk {
     pthread_mutex_t mu; /* what follows */
     struct disk_item *it;
     uint64_t used, experts, others, reserved, partial_bytes, tick, kept_tick;
-    uint32_t
-        *order; /* [n]: what may leave, a heap: the first to leave is order[0] (disk_order.c) */
-    uint32_t n_order, n_stale;
-    uint64_t written; /* bytes, since disk_written was asked */
+    uint32_t *order; /* [n]: what may leave, a heap: order[0] is the first (disk_order.c) */
+    uint32_t n_order, n_stale; /* in order; marks "stale" and "litter" */
+    uint64_t written;          /* bytes, since disk_written was asked */
     struct disk_kept kept[DISK_CHUNKS_KEPT];
     uint32_t *noted; /* [n]: whose presence has changed; NULL: nobody wants to know */
     uint32_t n_noted;
@@ -75,6 +75,9 @@ const struct digest *disk_digest_of(struct disk *d, uint32_t id);
 /* A new digest against what others say of the object (disk_words.c): what it rests on is raised
  * where they agree; ERR_DIGEST where something as strong or stronger denies it. */
 int disk_judge(struct disk *d, uint32_t id, struct digest *dg, struct err *e);
+/* An unfinished file is of no use any more; the second with mu. */
+void disk_unfinished(struct disk *d, uint32_t id);
+void disk_unfinished_locked(struct disk *d, uint32_t id);
 /* The file is bad or gone: unlink, and no longer present. */
 void disk_forget(struct disk *d, uint32_t id, const char *path);
 void disk_remove(struct disk *d, uint32_t id); /* the same, path and all */

@@ -18,7 +18,7 @@ static void drop_partials(struct disk *d)
     for (uint32_t id = 0; id < d->n; id++) {
         struct disk_item *it = &d->it[id];
         if (it->partial && !it->pins) {
-            session_remove(d->session, id);
+            disk_unfinished_locked(d, id);
             d->partial_bytes -= it->partial_bytes;
             it->partial = false;
             it->partial_bytes = 0;
@@ -26,7 +26,22 @@ static void drop_partials(struct disk *d)
     }
 }
 
-/* Bad files that could not be removed when they were found: once more. */
+void disk_unfinished_locked(struct disk *d, uint32_t id)
+{
+    bool left = !session_remove(d->session, id);
+    d->n_stale += left && !d->it[id].litter;
+    d->n_stale -= !left && d->it[id].litter;
+    d->it[id].litter = left;
+}
+
+void disk_unfinished(struct disk *d, uint32_t id)
+{
+    pthread_mutex_lock(&d->mu);
+    disk_unfinished_locked(d, id);
+    pthread_mutex_unlock(&d->mu);
+}
+
+/* Files that could not be removed when they had to go: once more. */
 static void drop_stale(struct disk *d)
 {
     for (uint32_t id = 0; id < d->n && d->n_stale; id++) {
@@ -37,6 +52,9 @@ static void drop_stale(struct disk *d)
                 d->n_stale--;
             }
             free(p);
+        }
+        if (d->it[id].litter) {
+            disk_unfinished_locked(d, id);
         }
     }
 }

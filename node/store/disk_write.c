@@ -113,6 +113,8 @@ static int begin(struct disk *d, uint32_t id, bool loose, uint8_t *ram, struct d
         it->partial = false;
         d->partial_bytes -= it->partial_bytes;
         it->partial_bytes = 0;
+        d->n_stale -= it->litter; /* it is begun anew */
+        it->litter = false;
         r = disk_room(d, id, size, e);
         if (!r) {
             f->reserved = size;
@@ -137,7 +139,7 @@ static int begin(struct disk *d, uint32_t id, bool loose, uint8_t *ram, struct d
         take_up(d, f, part, ram);
     }
     if (r && f) {
-        session_remove(d->session, id);
+        disk_unfinished(d, id);
         disk_free(d, f);
         f = NULL;
     }
@@ -429,7 +431,7 @@ int disk_publish(struct disk *d, struct disk_file *list, struct err *e)
                 *e = e1;
             }
         }
-        session_remove(d->session, f->id); /* the record, and the file where it got no name */
+        disk_unfinished(d, f->id); /* the record, and the file where it got no name */
         unreserve(d, f);
         if (!f->result) {
             pthread_mutex_lock(&d->mu);
@@ -464,6 +466,6 @@ void disk_abandon(struct disk *d, struct disk_file *f, bool keep)
         d->partial_bytes += it->partial_bytes;
         pthread_mutex_unlock(&d->mu);
     } else {
-        session_remove(d->session, id);
+        disk_unfinished(d, id);
     }
 }

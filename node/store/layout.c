@@ -5,8 +5,10 @@
 #include "node/store/nobackup.h"
 #include "proto/base/file.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -67,6 +69,27 @@ void layout_unlock(int fd)
 {
     if (fd >= 0) {
         close(fd);
+    }
+}
+
+void layout_sweep(const char *dir, bool all)
+{
+    DIR *d = opendir(dir);
+    struct dirent *x;
+    while (d && (x = readdir(d))) {
+        char *end, *at = strstr(x->d_name, ".tmp");
+        long pid = at ? strtol(at + 4, &end, 10) : 0;
+        if (pid <= 0 || *end || (!all && (kill((pid_t)pid, 0) == 0 || errno != ESRCH))) {
+            continue;
+        }
+        char *p = layout_path("%s/%s", dir, x->d_name);
+        if (p) {
+            unlink(p);
+        }
+        free(p);
+    }
+    if (d) {
+        closedir(d);
     }
 }
 

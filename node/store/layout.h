@@ -14,6 +14,10 @@ int layout_prepare(const char *cache_dir, struct err *e);
  * descriptor to give to layout_unlock, or -1. Works between processes and within one. */
 int layout_lock(const char *cache_dir, struct err *e);
 void layout_unlock(int fd);
+/* Removes what writes that were cut off have left in this folder (file_write_atomic's temporary
+ * files): of processes that have ended, and with `all`, for folders that are written with the lock
+ * alone, whoever they are from. With the lock. */
+void layout_sweep(const char *dir, bool all);
 /* <cache>/models/<16 digits of the root> and, in it, the file of an object. */
 char *layout_model_dir(const char *cache_dir, const uint8_t *root);
 char *layout_object(const char *model_dir, const struct model *m, uint32_t id);

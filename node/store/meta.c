@@ -147,6 +147,13 @@ int meta_open(const char *cache_dir, const char *address, struct origin *o,
         if (!r) {
             r = file_mkdirs(m->dir, e);
         }
+        int lock = r ? -1 : layout_lock(cache_dir, e);
+        if (lock >= 0) {
+            layout_sweep(m->dir, true);
+            layout_unlock(lock);
+        } else if (!r) {
+            r = e ? e->code : ERR_IO;
+        }
         if (!r) {
             r = load_list(m, e);
         }

@@ -55,17 +55,17 @@ char *session_rec(const struct session *s, uint32_t id)
     return layout_path("%s/%" PRIu32 ".rec", s->dir, id);
 }
 
-void session_remove(const struct session *s, uint32_t id)
+static bool gone(char *path)
 {
-    char *p = session_part(s, id), *q = session_rec(s, id);
-    if (p) {
-        unlink(p);
-    }
-    if (q) {
-        unlink(q);
-    }
-    free(p);
-    free(q);
+    bool r = path && (unlink(path) == 0 || errno == ENOENT);
+    free(path);
+    return r;
+}
+
+bool session_remove(const struct session *s, uint32_t id)
+{
+    bool part = gone(session_part(s, id)), rec = gone(session_rec(s, id));
+    return part && rec;
 }
 
 /* Try to own the lock file of a session folder: descriptor or -1. */

@@ -23,7 +23,8 @@ void session_close(struct session *s);
 /* Malloc'ed paths; NULL: no memory. */
 char *session_part(const struct session *s, uint32_t id);
 char *session_rec(const struct session *s, uint32_t id);
-void session_remove(const struct session *s, uint32_t id);
+/* False: something is left of it that could not be removed. */
+bool session_remove(const struct session *s, uint32_t id);
 
 #define SESSION_RECORD 56u
 void session_put_record(uint8_t out[SESSION_RECORD], uint32_t chunk, const struct chunk_sum *c);

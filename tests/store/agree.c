@@ -89,8 +89,12 @@ uint32_t agree(struct disk *d, const char *cache, const struct model *m)
     return files;
 }
 
-int agree_orphans(const char *cache)
+int agree_orphans(struct disk *d, const char *cache, const struct model *m)
 {
+    int known = 0;
+    for (uint32_t id = 0; d && id < model_object_count(m); id++) {
+        known += disk_has_partial(d, id);
+    }
     return util_count_files(cache, ".part", NULL) + util_count_files(cache, ".rec", NULL) +
-           util_count_files(cache, ".tmp", NULL);
+           util_count_files(cache, ".tmp", NULL) - 2 * known;
 }

@@ -8,7 +8,8 @@
 /* Asserts it, object by object, with the sums of bytes; nothing may be in publication or be
  * evicted meanwhile, and nobody may watch the disk (disk_watch). Returns the number of files. */
 uint32_t agree(struct disk *d, const char *cache, const struct model *m);
-/* Files in the cache's temporary folders but for locks, and files left by writes that failed. */
-int agree_orphans(const char *cache);
+/* Files of unfinished objects that the disk tier (NULL: it is closed) knows nothing of, and files
+ * left by writes that failed. */
+int agree_orphans(struct disk *d, const char *cache, const struct model *m);
 
 #endif

@@ -188,7 +188,7 @@ static void t_turns(void **state)
         }
     }
     disk_close(o.d);
-    assert_int_equal(agree_orphans(cache), 0);
+    assert_int_equal(agree_orphans(NULL, cache, m), 0);
     /* and after a new start */
     if (disk_open(&opts, &o.d, &e)) {
         fail_msg("%s", e.msg);
