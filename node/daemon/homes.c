@@ -16,14 +16,15 @@ static void wake(struct homes *h)
     pthread_cond_signal(&h->cond);
 }
 
-void homes_add_note(struct homes *h, uint8_t kind, uint32_t o, const struct key_id *from)
+/* With mu. False: it is lost. */
+static bool add_note(struct homes *h, uint8_t kind, uint32_t o, const struct key_id *from)
 {
-    pthread_mutex_lock(&h->mu);
-    if (h->n_notes < HOMES_NOTES_MAX) { /* an offer that is lost is made again */
-        h->notes[h->n_notes++] = (struct homes_note){kind, o, *from};
-        wake(h);
+    if (h->n_notes == HOMES_NOTES_MAX) {
+        return false;
     }
-    pthread_mutex_unlock(&h->mu);
+    h->notes[h->n_notes++] = (struct homes_note){kind, o, *from};
+    wake(h);
+    return true;
 }
 
 static void on_changed(void *ctx)
@@ -59,7 +60,9 @@ static void on_objects(struct homes *h, uint8_t kind, const struct key_id *from,
         uint32_t id = store_key_id(h->st, k[i]);
         uint32_t o = id != MODEL_NONE && id < h->n_ids ? h->number[id] : UINT32_MAX;
         if (o < h->n_experts) {
-            homes_add_note(h, kind, o, from);
+            pthread_mutex_lock(&h->mu);
+            add_note(h, kind, o, from); /* an offer that is lost is made again */
+            pthread_mutex_unlock(&h->mu);
         }
     }
 }
@@ -151,19 +154,25 @@ static void *collect_main(void *arg)
         uint32_t o = (uint32_t)tag;
         pthread_mutex_lock(&h->mu);
         int how = h->flying[o];
-        struct key_id of = h->accepted_of[o];
-        h->flying[o] = 0;
+        int kind = how == HOMES_ACCEPTED ? HOMES_TAKEN_OVER : HOMES_ARRIVED;
+        kind = code ? HOMES_FAILED : kind;
         h->n_flying--;
         count(h, how, h->obj[o].size, code);
         h->arrived = true;
+        /* the thread may be between its look at the disk and its choice of what to fetch: until it
+         * knows of this one, it is not to be fetched again */
+        h->flying[o] = add_note(h, (uint8_t)kind, o, &h->accepted_of[o]) ? HOMES_LANDED : 0;
         pthread_mutex_unlock(&h->mu);
-        homes_add_note(h,
-                       code                    ? HOMES_FAILED
-                       : how == HOMES_ACCEPTED ? HOMES_TAKEN_OVER
-                                               : HOMES_ARRIVED,
-                       o, &of);
     }
     return NULL;
+}
+
+static bool warming(struct homes *h)
+{
+    pthread_mutex_lock(&h->mu);
+    bool on = h->warm;
+    pthread_mutex_unlock(&h->mu);
+    return on;
 }
 
 /* Where everything belongs, as far as it concerns this node. */
@@ -179,10 +188,15 @@ static void plan(struct homes *h)
     struct place_in in = {
         model_root(store_model(h->st)), h->pm, h->n_m, h->obj, h->n_experts, HOMES_COPIES};
     if (!place_compute(&in, &p, NULL)) {
+        bool warm = warming(h);
         h->n_due = 0;
         h->n_open = 0;
+        memset(h->coming, 0, sizeof h->coming);
         for (size_t i = 0; i < p.n_fresh; i++) {
             h->n_open += p.fresh[i].level == 1;
+            if (warm && p.fresh[i].level == 1) {
+                h->coming[p.fresh[i].member] += h->obj[p.fresh[i].object].size;
+            }
             if (p.fresh[i].member == 0) {
                 p.fresh[h->n_due++] = p.fresh[i];
             }
@@ -217,6 +231,9 @@ static void try_one(struct homes *h, uint32_t o, unsigned level, bool warm, uint
     const struct homes_member *me = &h->m[0];
     if (homes_bit(me->held, o) || h->not_before[o] > now) {
         return;
+    }
+    if (level > 1 && homes_copies(h, o) >= level) {
+        return; /* by a plan of another time somebody else was to get it, and has it */
     }
     bool spine = o >= h->n_experts;
     if (homes_holder(h, o)) {
@@ -293,14 +310,6 @@ static void ask_power(struct homes *h)
              p.on_battery       ? "this machine is on battery"
              : p.costly_network ? "the network is marked as one that costs"
                                 : "");
-}
-
-static bool warming(struct homes *h)
-{
-    pthread_mutex_lock(&h->mu);
-    bool on = h->warm;
-    pthread_mutex_unlock(&h->mu);
-    return on;
 }
 
 static void one_round(struct homes *h)

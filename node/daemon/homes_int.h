@@ -79,8 +79,9 @@ struct homes {
     size_t n_due;
     uint64_t planned_at, plan_cost, saved_at, power_at, told_budget, told_used, others_at;
     uint64_t reported_at, looked_at;
-    size_t n_open;  /* objects that nobody holds and somebody is to get */
-    bool spine_too; /* there is room for all of it beside experts */
+    uint64_t coming[PLACE_MEMBERS_MAX]; /* bytes that warming brings to each, by the last plan */
+    size_t n_open;                      /* objects that nobody holds and somebody is to get */
+    bool spine_too;                     /* there is room for all of it beside experts */
     bool told, may_background, told_background, shoal;
     char why[80];          /* why not */
     struct place_out sums; /* of the last placement; fresh is NULL */
@@ -101,7 +102,7 @@ struct homes {
     } c;
     json_t *report; /* made by the thread */
 };
-enum { HOMES_COPY = 1, HOMES_WARM, HOMES_ACCEPTED };
+enum { HOMES_COPY = 1, HOMES_WARM, HOMES_ACCEPTED, HOMES_LANDED }; /* the last: not under way */
 enum { HOMES_OFFERED, HOMES_KEPT, HOMES_ARRIVED, HOMES_TAKEN_OVER, HOMES_FAILED }; /* notes */
 
 static inline bool homes_bit(const uint8_t *bits, uint32_t i)
@@ -113,8 +114,17 @@ static inline void homes_set(uint8_t *bits, uint32_t i, bool on)
     bits[i >> 3] = (uint8_t)(on ? bits[i >> 3] | 1u << (i & 7) : bits[i >> 3] & ~(1u << (i & 7)));
 }
 
+/* How many members hold o, as far as is known; absent ones and this node count. */
+static inline unsigned homes_copies(const struct homes *h, uint32_t o)
+{
+    unsigned n = 0;
+    for (size_t i = 0; i < h->n_m; i++) {
+        n += homes_bit(h->m[i].held, o);
+    }
+    return n;
+}
+
 /* ---- homes.c ---- */
-void homes_add_note(struct homes *h, uint8_t kind, uint32_t o, const struct key_id *from);
 /* Fetch object o to the disk; false: too many are under way, or it is, or it failed just now. */
 bool homes_want(struct homes *h, uint32_t o, int how, const struct key_id *of);
 

@@ -34,7 +34,7 @@ static void on_offer(struct homes *h, const struct homes_note *x)
     if (homes_bit(me->held, x->o)) {
         keep(h, x->o, &x->from);
     } else if (h->may_background && homes_member(h, &x->from) &&
-               me->used + (uint64_t)(h->n_flying + 1) * h->expert <= me->budget) {
+               me->used + h->coming[0] + (uint64_t)(h->n_flying + 1) * h->expert <= me->budget) {
         homes_want(h, x->o, HOMES_ACCEPTED, &x->from);
     }
 }
@@ -92,6 +92,11 @@ void homes_take_notes(struct homes *h)
             h->not_before[v[i].o] = clock_ns() + HOMES_FAIL_MS * MS_NS;
             break;
         }
+        pthread_mutex_lock(&h->mu);
+        if (h->flying[v[i].o] == HOMES_LANDED) {
+            h->flying[v[i].o] = 0;
+        }
+        pthread_mutex_unlock(&h->mu);
     }
     free(v);
 }
@@ -110,7 +115,9 @@ static bool offer(struct homes *h, uint32_t o, const struct homes_member *to, ui
     return true;
 }
 
-/* The best-scored one that makes copies and has room for one more than it was offered. */
+/* The best-scored one that makes copies and has room for one more than it was offered, beside what
+ * warming brings to it: else whose disk is full first would move to others what they have to push
+ * out, or cannot keep, a moment later. */
 static size_t taker(const struct homes *h, uint32_t o, const uint64_t *promised)
 {
     size_t best = 0;
@@ -118,7 +125,7 @@ static size_t taker(const struct homes *h, uint32_t o, const uint64_t *promised)
     for (size_t i = 1; i < h->n_m; i++) {
         const struct homes_member *x = &h->m[i];
         if (!x->speaks || !x->may_background ||
-            x->used + promised[i] + h->obj[o].size > x->budget) {
+            x->used + h->coming[i] + promised[i] + h->obj[o].size > x->budget) {
             continue;
         }
         uint64_t c =

@@ -11,15 +11,6 @@ static json_t *num(uint64_t v)
     return json_integer((json_int_t)v);
 }
 
-static unsigned copies_of(const struct homes *h, uint32_t o)
-{
-    unsigned n = 0;
-    for (size_t i = 0; i < h->n_m; i++) {
-        n += homes_bit(h->m[i].held, o);
-    }
-    return n;
-}
-
 /* Per layer that has experts: how many of them are held, by how many at least and on average. */
 static json_t *layers(const struct homes *h)
 {
@@ -28,7 +19,7 @@ static json_t *layers(const struct homes *h)
         uint32_t layer = h->obj[o].key.layer, n = 0, have = 0, least = UINT32_MAX;
         uint64_t sum = 0;
         for (; o < h->n_experts && h->obj[o].key.layer == layer; o++, n++) {
-            uint32_t c = copies_of(h, o);
+            uint32_t c = homes_copies(h, o);
             have += c > 0;
             least = c < least ? c : least;
             sum += c;
@@ -79,7 +70,7 @@ void homes_report(struct homes *h)
     h->reported_at = now;
     uint64_t once = 0, more = 0, objects = 0;
     for (uint32_t o = 0; o < h->n_experts; o++) {
-        unsigned c = copies_of(h, o);
+        unsigned c = homes_copies(h, o);
         once += c == 1 ? h->obj[o].size : 0;
         more += c > 1 ? h->obj[o].size : 0;
         objects += c > 0;

@@ -83,9 +83,31 @@ static void end(struct shoal *s)
     demo_server_stop(s->origin);
 }
 
+/* Every open member knows what every other can keep: from here on all place alike. */
+static bool all_known(struct shoal *s)
+{
+    double sum = 0;
+    for (int i = 0; i < ALL; i++) {
+        sum += kit_status(&s->k[i], "homes.budget");
+    }
+    for (int i = 0; i < ALL; i++) {
+        double seen = 0;
+        for (int j = 0; j < ALL; j++) {
+            char path[64];
+            snprintf(path, sizeof path, "homes.members.%d.budget", j);
+            seen += kit_status(&s->k[i], path);
+        }
+        if (seen != sum) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static void warm(struct shoal *s, int i)
 {
     struct err e = {0};
+    until(all_known(s));
     json_t *q = json_pack("{s:s,s:b}", "op", "warm", "on", 1), *a = NULL;
     if (node_ask(s->k[i].home, q, 0, &a, &e)) {
         fail_msg("%s", e.msg);
@@ -149,7 +171,9 @@ static void test_below(void **state)
     end(&s);
 }
 
-/* The simulation (tests/sim) of the same disks moves as many bytes as these nodes did. */
+/* The simulation (tests/sim) of the same disks ends with as many copies, and has as much from the
+ * origin. What went over the LAN more than once is counted apart: a fetch that failed, or two that
+ * placed by what they knew at different times, makes it more and nothing wrong. */
 static void as_simulated(struct shoal *s)
 {
     const struct model_config *c = model_config(s->k[0].m);
@@ -169,13 +193,16 @@ static void as_simulated(struct shoal *s)
         origin += kit_status(&s->k[i], "tiers.origin.bytes");
     }
     sim_settle(sim, true, NULL, &r);
+    assert_int_equal(held(s, 1), sim_held(sim, 1));
+    assert_int_equal(held(s, 2), sim_held(sim, 2));
+    assert_int_equal(held(s, 1) + held(s, 2), r.least);
     sim_close(sim);
     moved -= ALL * (double)s->spine; /* of experts alone */
     origin -= (double)s->spine;
     print_message("moved %.0f bytes, simulated %.0f; from the origin %.0f, simulated %.0f\n", moved,
                   (double)r.moved, origin, (double)r.origin_bytes);
-    assert_true(moved >= 0.98 * (double)r.moved && moved <= 1.02 * (double)r.moved);
-    assert_true(origin >= 0.98 * (double)r.origin_bytes && origin <= 1.02 * (double)r.origin_bytes);
+    assert_true(moved <= 1.5 * (double)r.moved);
+    assert_true(origin >= (double)r.origin_bytes && origin <= 1.02 * (double)r.origin_bytes);
 }
 
 /* More than the model: second copies; then one leaves for good, and one comes. */
@@ -186,21 +213,20 @@ static void test_above(void **state)
     uint64_t before = kit_origin_bytes(s.origin);
     warm(&s, 0);
     until(held(&s, 1) == s.experts);
-    until((double)held(&s, 2) >= 0.98 * (double)s.experts); /* 2.5 are there: nearly all twice */
+    until(held(&s, 2) == s.experts); /* there is room for 2.5 */
     say(&s, "2.5 of the model");
     assert_true((double)(kit_origin_bytes(s.origin) - before) <=
                 ORIGIN_SLACK * (double)(s.spine + s.experts));
     for (int i = 0; i < ALL; i++) {
         until(kit_status(&s.k[i], "homes.waiting") == 0 &&
               kit_status(&s.k[i], "homes.under_way") == 0 &&
-              kit_status(&s.k[i], "homes.once") <= 0.02 * (double)s.experts);
+              kit_status(&s.k[i], "homes.once") == 0);
     }
     as_simulated(&s);
     for (int i = 0; i < ALL; i++) { /* each holds the spine, and knows how much there is twice */
-        until(kit_status(&s.k[i], "homes.once") <= 0.02 * (double)s.experts);
         assert_true(kit_status(&s.k[i], "homes.layers.0.have") ==
                     kit_status(&s.k[i], "homes.layers.0.of"));
-        assert_true(kit_status(&s.k[i], "homes.layers.0.mean") >= 1.9);
+        assert_true(kit_status(&s.k[i], "homes.layers.0.mean") >= 2);
     }
 
     struct err e = {0};
