@@ -48,7 +48,7 @@ void web_conn_notice(void *cls, struct MHD_Connection *c, void **ctx,
     }
 }
 
-void web_conn_at(struct web_req *r, int at, size_t got)
+void web_conn_at(struct web_req *r, enum web_at at, size_t got)
 {
     struct web_conn *k = r->conn;
     if (!k) {

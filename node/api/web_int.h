@@ -38,13 +38,15 @@ struct web {
     atomic_bool quiet;
 };
 
+enum web_at { WEB_HEAD, WEB_BODY, WEB_ANSWER };
+
 /* One connection, from its beginning to its end. With h->mu. */
 struct web_conn {
     struct web_conn *next, *prev;
     int fd;
-    enum { WEB_HEAD, WEB_BODY, WEB_ANSWER } at; /* what comes next */
-    uint64_t since;                             /* clock_ns, of the first two */
-    uint64_t got;                               /* bytes of this body */
+    enum web_at at; /* what comes next */
+    uint64_t since; /* clock_ns, of the first two */
+    uint64_t got;   /* bytes of this body */
     bool cut;
 };
 
@@ -88,7 +90,7 @@ struct web_req {
 void web_conn_notice(void *cls, struct MHD_Connection *c, void **ctx,
                      enum MHD_ConnectionNotificationCode what);
 /* What the connection of `r` does now; got: bytes more of its body. */
-void web_conn_at(struct web_req *r, int at, size_t got);
+void web_conn_at(struct web_req *r, enum web_at at, size_t got);
 /* With h->mu: cuts the connections whose request takes too long to come. */
 void web_conn_look(struct web *h);
 

@@ -232,6 +232,7 @@ static void say_result(struct cli_session *s, const struct prompt *p, const stru
         a->decode_tok_s, (unsigned long long)v.ram_hits, (unsigned long long)v.disk_hits, experts,
         (unsigned long long)v.origin_fetches, cli_bytes(v.origin_bytes, b1), bytes,
         cli_bytes(v.disk_bytes, b2));
+    cli_session_say_times(s);
     cli_note(s->c, "receipt %s", a->receipt);
 }
 

@@ -44,7 +44,7 @@ const struct command *cli_command_find(const struct command *const *table, const
 static int unknown(struct cli *c, const struct command *const *table, const char *word)
 {
     size_t n = 0;
-    const char *names[40], *of = c->cmd ? c->cmd->name : "";
+    const char *names[40] = {NULL}, *of = c->cmd ? c->cmd->name : "";
     while (table[n] && n < sizeof names / sizeof *names) {
         names[n] = cli_command_word(table[n]);
         n++;

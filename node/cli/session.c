@@ -41,6 +41,8 @@ const struct opt model_opts_table[MODEL_OPTS_COUNT] = {
 
 /* In the order of enum kern_isa. */
 static const char *const isa_names[] = {"auto", "scalar", "avx2", "neon", NULL};
+/* In the order of enum infer_prefetch. */
+static const char *const prefetch_names[] = {"auto", "off", "on", NULL};
 #define AT(f) offsetof(struct compute_opts, f)
 const struct opt compute_opts_table[COMPUTE_OPTS_COUNT] = {
     {"threads", "N", "workers; default: one for each performance core", OPT_COUNT, AT(threads), 1,
@@ -53,6 +55,10 @@ const struct opt compute_opts_table[COMPUTE_OPTS_COUNT] = {
      "memory for the spine (all but the experts); layers beyond it are read from disk for each "
      "token",
      OPT_BYTES, AT(spine_ram), 0, 1e18, NULL},
+    {"prefetch", "WHEN",
+     "ask for the experts that the next layer will probably choose: auto (the default) measures "
+     "whether it pays",
+     OPT_CHOICE, AT(prefetch), 0, 0, prefetch_names},
     {"prefill-chunk", "N", "prompt tokens computed together; default 64", OPT_COUNT, AT(chunk), 1,
      65536, NULL},
     {"flush-subnormals", NULL, "run with subnormal numbers flushed: a proof that none matters",
@@ -313,6 +319,7 @@ int cli_session_load(struct cli_session *s, struct err *e)
     struct infer_opts io = {.st = s->st,
                             .be = s->be,
                             .spine_budget = s->plan.spine_budget,
+                            .prefetch = s->prefetch,
                             .progress = s->progress,
                             .progress_ctx = s->progress_ctx};
     if (s->record_routes && !s->routes) {
@@ -423,6 +430,7 @@ int cli_session_open(struct cli_session *s, struct cli *c, const struct model_op
 {
     memset(s, 0, sizeof *s);
     s->c = c;
+    s->prefetch = k ? (enum infer_prefetch)k->prefetch.v : INFER_PREFETCH_AUTO;
     s->chunk = k && k->chunk.set ? (uint32_t)k->chunk.v : DEFAULT_CHUNK;
     s->phase_start = clock_s();
     s->progress = o->progress ? o->progress : cli_session_progress;
@@ -526,21 +534,6 @@ size_t cli_session_stops(const struct cli_session *s, uint32_t out[SESSION_STOPS
         }
     }
     return n;
-}
-
-json_t *cli_session_stats_json(const struct cli_session *s, const struct store_stats *v)
-{
-    return json_pack(
-        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:I}",
-        "origin_bytes", (json_int_t)v->origin_bytes, "peer_bytes", (json_int_t)v->peer_bytes,
-        "disk_bytes", (json_int_t)v->disk_bytes, "ram_hits", (json_int_t)v->ram_hits, "disk_hits",
-        (json_int_t)v->disk_hits, "origin_fetches", (json_int_t)v->origin_fetches,
-        "experts_fetched", (json_int_t)v->experts_fetched, "peer_fetches",
-        (json_int_t)v->peer_fetches, "experts_from_peers", (json_int_t)v->experts_from_peers,
-        "ram_peak", (json_int_t)v->ram_peak, "spine_bytes_read", (json_int_t)v->spine_bytes_read,
-        "retries", (json_int_t)v->retries, "bad_chunks", (json_int_t)v->bad_chunks, "refetched",
-        (json_int_t)v->refetched, "wait_s", (double)v->wait_ns * 1e-9, "peak_rss",
-        (json_int_t)plat_peak_rss());
 }
 
 int cli_session_parse_ids(const char *s, struct tok_ids *out, struct err *e)

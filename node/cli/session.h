@@ -46,7 +46,7 @@ extern const struct opt_group model_group; /* at 0: copy and set `at` */
 
 struct compute_opts {
     struct opt_count threads, ram, spine_ram, chunk;
-    struct opt_choice isa;
+    struct opt_choice isa, prefetch;
     bool flush_subnormals;
 };
 extern const struct opt_group compute_group;
@@ -54,7 +54,7 @@ extern const struct opt_group compute_group;
 /* Tables of the two groups, for commands that list them with their own offsets. */
 extern const struct opt model_opts_table[], compute_opts_table[];
 #define MODEL_OPTS_COUNT 6
-#define COMPUTE_OPTS_COUNT 6
+#define COMPUTE_OPTS_COUNT 7
 
 /* ---- the plan (plan.c) ---- */
 
@@ -93,6 +93,7 @@ struct cli_session {
     struct err no_tok; /* why there is none */
     bool f_wanted;     /* SESSION_PLAN and more: the tokenizer may be missing */
     uint32_t chunk;    /* rows of one prefill call */
+    enum infer_prefetch prefetch;
     struct live *live;
     bool borrowed; /* node and be are another's: left open */
     int (*progress)(void *ctx, const struct infer_progress *p);
@@ -142,6 +143,8 @@ int cli_session_progress(void *ctx, const struct infer_progress *p);
 #define SESSION_STOPS 4
 size_t cli_session_stops(const struct cli_session *s, uint32_t out[SESSION_STOPS]);
 /* The state of the tiers as JSON: the `stats` of a run without its times. */
+/* Two lines for people: parts of the time of forward calls; what was guessed ahead. */
+void cli_session_say_times(struct cli_session *s);
 json_t *cli_session_stats_json(const struct cli_session *s, const struct store_stats *v);
 
 /* The token for the origin: SHOAL_TOKEN for any, HF_TOKEN for the Hub alone; NULL: none. */

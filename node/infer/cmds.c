@@ -2,6 +2,8 @@
  * cmds.c: recording of backend commands. */
 #include "node/infer/internal.h"
 
+#include "proto/base/clock.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -85,10 +87,12 @@ int cmds_run(struct infer *f, struct err *e)
     int r = f->cmds.failed ? KERN_ENOMEM : 0;
     uint64_t fence = 0;
     if (!r && f->cmds.n) {
+        uint64_t t = clock_ns();
         r = f->be->submit(f->be, f->cmds.v, f->cmds.n, &fence);
         if (!r) {
             r = f->be->wait(f->be, fence);
         }
+        f->times.compute_ns += clock_ns() - t;
     }
     f->cmds.n = 0;
     f->cmds.failed = false;

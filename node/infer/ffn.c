@@ -117,14 +117,19 @@ static int moe(struct infer *f, uint32_t l, const struct step *s, struct err *e)
     }
     shuffle(f, n);
     struct store_batch *b;
-    r = store_batch_begin(f->st, f->want, n, STORE_DEMAND, &b, e);
+    r = timed_begin(f, f->want, n, STORE_DEMAND, &b, e);
     if (r) {
         return r;
     }
+    ahead_settle(f, l, n);
     /* While the experts come: everything of this layer that does not need them. */
     cmd_matmul(f, weight_mat(f, l, MODEL_LATENT_DOWN), xn, z, T);
     mlp(f, l, MODEL_SHARED_GATE, MODEL_SHARED_UP, MODEL_SHARED_DOWN, kern_at(f->s.mlp, 0), T);
+    bool guess = ahead_record(f, l, s);
     r = cmds_run(f, e);
+    if (!r && guess) {
+        ahead_ask(f, l, T);
+    }
     for (uint32_t i = 0; i < n && !r; i++) {
         struct infer_progress p = {l, c->n_layers, i, n};
         if (f->progress && f->progress(f->progress_ctx, &p)) {
@@ -133,14 +138,14 @@ static int moe(struct infer *f, uint32_t l, const struct step *s, struct err *e)
         }
         size_t which;
         struct store_view v;
-        r = store_batch_next(b, &which, &v, e);
+        r = timed_next(f, b, &which, &v, e);
         if (!r) {
             expert(f, &v, f->want_e[which], uses);
             r = cmds_run(f, e);
-            store_release(f->st, &v);
+            timed_release(f, &v, false);
         }
     }
-    store_batch_end(b);
+    timed_end(f, b);
     if (r) {
         return r;
     }

@@ -6,26 +6,32 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* h = mix of the bank and the running sum (or the running sum itself while the bank is empty). */
-static void mix(struct infer *f, struct kern_vec norm, struct kern_vec proj, uint32_t nb,
-                const struct step *s)
+void mix_rows(struct infer *f, struct kern_vec norm, struct kern_vec proj, uint32_t nb, uint32_t T,
+              struct kern_buf *site, struct kern_buf *h)
 {
     uint32_t H = f->c->hidden;
     struct kern_cmd *k = cmd_add(&f->cmds, KERN_MULVEC);
     k->u.mulvec.a = norm;
     k->u.mulvec.b = proj;
-    k->u.mulvec.y = kern_at(f->s.site, 0);
+    k->u.mulvec.y = kern_at(site, 0);
     k->u.mulvec.n = H;
     k = cmd_add(&f->cmds, KERN_MIX);
     k->u.mix.bank = kern_at(f->s.bank, 0);
     k->u.mix.bank_stride = (size_t)f->max_rows * H;
     k->u.mix.p = kern_at(f->s.p, 0);
-    k->u.mix.s = kern_at(f->s.site, 0);
-    k->u.mix.y = kern_at(f->s.h, 0);
+    k->u.mix.s = kern_at(site, 0);
+    k->u.mix.y = kern_at(h, 0);
     k->u.mix.nb = nb;
     k->u.mix.n = H;
-    k->u.mix.T = s->T;
+    k->u.mix.T = T;
     k->u.mix.eps = f->c->rms_eps;
+}
+
+/* h = mix of the bank and the running sum (or the running sum itself while the bank is empty). */
+static void mix(struct infer *f, struct kern_vec norm, struct kern_vec proj, uint32_t nb,
+                const struct step *s)
+{
+    mix_rows(f, norm, proj, nb, s->T, f->s.site, f->s.h);
 }
 
 /* Put p into bank row nb: a widening copy of floats that z() leaves alone. */
@@ -73,7 +79,7 @@ static int embed(struct infer *f, const struct step *s, struct err *e)
     enum kern_type type = model_object(f->m, id)->dtype == MODEL_F32 ? KERN_F32 : KERN_BF16;
     size_t row = (size_t)c->hidden * (type == KERN_F32 ? 4 : 2);
     for (uint32_t t = 0; t < s->T; t++) {
-        int r = store_read(f->st, id, s->rows[t].token * (uint64_t)row,
+        int r = timed_read(f, id, s->rows[t].token * (uint64_t)row,
                            (char *)f->s.emb->host + t * row, row, e);
         if (r) {
             return r;
@@ -173,6 +179,7 @@ static int layer(struct infer *f, uint32_t l, uint32_t *nb, struct step *s, stru
     }
     mix(f, weight_vec(f, l, MODEL_MLP_RES_NORM), weight_vec(f, l, MODEL_MLP_RES_PROJ), *nb, s);
     cmd_rmsnorm(f, h, H, weight_vec(f, l, MODEL_POST_NORM), xn, H, s->T, c->rms_eps);
+    s->nb = *nb;
     r = ffn(f, l, s, e);
     if (!r) {
         cmd_add_rows(f, p, a, p, n);
@@ -286,11 +293,12 @@ int infer_forward(struct infer *f, const struct infer_row *rows, size_t n, float
         r = err_set(e, ERR_NOMEM, "out of memory for %u rows", f->max_rows);
     }
     f->dropping = false;
+    ahead_begin(f, n);
     for (size_t i = 0; !r && i < n; i++) {
         rows[i].state->dropped = false;
     }
     for (size_t at = 0; at < n && !r;) {
-        struct step s = {own, slot, 0, runs, 0};
+        struct step s = {own, slot, 0, 0, runs, 0};
         uint32_t wanted = 0, left = 0;
         while (at < n && s.T < f->max_rows) {
             struct infer_state *st = rows[at].state;
@@ -320,6 +328,7 @@ int infer_forward(struct infer *f, const struct infer_row *rows, size_t n, float
             logits += (size_t)wanted * f->c->vocab;
         }
     }
+    ahead_end(f, n);
     free(runs);
     free(own);
     free(slot);

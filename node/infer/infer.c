@@ -27,9 +27,9 @@ int infer_open(const struct infer_opts *o, struct infer **out, struct err *e)
     f->routed = o->routed;
     f->routed_ctx = o->routed_ctx;
     int r = scratch_open(f, e);
-    if (!r) {
-        r = weights_open(f, o->spine_budget, e);
-    }
+    r = r ? r : ahead_open(f, o->prefetch, e);
+    r = r ? r : weights_open(f, o->spine_budget, e);
+    memset(&f->times, 0, sizeof f->times); /* of forward calls alone */
     if (r) {
         infer_close(f);
         return r;
@@ -43,6 +43,7 @@ void infer_close(struct infer *f)
     if (!f) {
         return;
     }
+    ahead_close(f);
     weights_close(f);
     scratch_close(f);
     free(f);

@@ -20,6 +20,11 @@ struct infer_progress {
     uint32_t experts_done, experts_total; /* of the present layer */
 };
 
+/* Experts of the next layer are guessed by its router applied to the present residual, and asked
+ * for while this layer computes. A guess changes no result. AUTO measures, call by call, whether it
+ * makes them shorter. */
+enum infer_prefetch { INFER_PREFETCH_AUTO, INFER_PREFETCH_OFF, INFER_PREFETCH_ON };
+
 struct infer_opts {
     struct store *st;        /* borrowed; must outlive the infer */
     struct kern_backend *be; /* borrowed; must outlive the infer */
@@ -32,6 +37,7 @@ struct infer_opts {
      * May be NULL. */
     int (*progress)(void *ctx, const struct infer_progress *p);
     void *progress_ctx;
+    enum infer_prefetch prefetch;
     /* Told which experts a layer's router chose for the `rows` rows of a step: n distinct ones,
      * ascending. May be NULL. */
     void (*routed)(void *ctx, uint32_t layer, uint32_t rows, const uint32_t *ids, size_t n);
@@ -49,6 +55,28 @@ const struct model_config *infer_config(const struct infer *f);
  * weights under 2^-62 become +0. */
 struct store_mem infer_store_mem(struct kern_backend *be);
 int infer_admit(void *model, uint32_t id, uint8_t *p, size_t n, struct err *e);
+
+/* Since infer_open, over all forward calls. The parts add up to `wall` but for the bookkeeping in
+ * between. The weights that were loaded by infer_open are not in it. */
+struct infer_times {
+    uint64_t wall_ns;
+    uint64_t compute_ns; /* the backend has worked */
+    /* Asking and giving back, objects that were in RAM; waited for one that came from disk, peers
+     * or origin, whatever else came meanwhile; that failed, or was damaged where it was first. */
+    uint64_t ram_ns, disk_ns, peers_ns, origin_ns, stall_ns;
+};
+struct infer_ahead {
+    uint64_t layers;       /* for which experts were guessed, */
+    uint64_t chosen;       /* how many their routers chose then, */
+    uint64_t guessed;      /* how many had been guessed, */
+    uint64_t right;        /* of these were chosen, */
+    uint64_t moved;        /* of these were not in RAM and have been brought there in time; */
+    uint64_t wasted_bytes; /* brought to RAM and not chosen */
+    bool on;               /* at present */
+    const char *why;       /* it is not */
+};
+void infer_get_times(const struct infer *f, struct infer_times *out);
+void infer_get_ahead(const struct infer *f, struct infer_ahead *out);
 
 /* ---- sequences ---- */
 

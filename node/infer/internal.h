@@ -52,12 +52,40 @@ struct cmds { /* a recording; grows, reused */
     X(maps)        \
     X(flag)        \
     X(emb)         \
-    X(logits)
+    X(logits)      \
+    X(gsite)       \
+    X(gh)          \
+    X(gxn)         \
+    X(glogits)     \
+    X(gids)        \
+    X(grw)
 
 struct scratch {
 #define SCRATCH_FIELD(n) struct kern_buf *n;
     SCRATCH(SCRATCH_FIELD)
 #undef SCRATCH_FIELD
+};
+
+/* ahead.c: experts of the next layer, guessed. */
+#define AHEAD_ROWS 4  /* of a step with more, nearly all experts are wanted anyway */
+#define AHEAD_PROBE 8 /* calls with, and calls without, that are compared */
+
+struct ahead {
+    enum infer_prefetch mode;
+    bool room;             /* the RAM budget holds what is guessed beside what is in use */
+    bool on;               /* this call */
+    const char *why;       /* not */
+    uint32_t layer;        /* what `b` is for; 0: none */
+    struct store_batch *b; /* the guessed experts */
+    uint32_t n;
+    uint32_t *ids, *obj;           /* [AHEAD_ROWS * topk] experts, ascending, and their objects */
+    uint8_t *was;                  /* [..] enum store_tier when they were guessed */
+    struct infer_ahead s;          /* numbers */
+    uint64_t call_t0, call_waited; /* of the present call */
+    uint32_t calls;                /* since the last decision */
+    uint64_t took[2][AHEAD_PROBE]; /* nanoseconds of calls without and with */
+    uint64_t waited, spent;        /* of calls since the last decision */
+    bool probing, pays;
 };
 
 struct infer {
@@ -78,6 +106,8 @@ struct infer {
     bool dropping;     /* infer_drop was called since the last look */
     struct scratch s;
     struct cmds cmds;
+    struct infer_times times;
+    struct ahead ahead;
     /* MoE bookkeeping of one layer */
     uint32_t *want;   /* [n_experts] object ids asked for */
     uint32_t *want_e; /* [n_experts] their expert ids */
@@ -106,6 +136,7 @@ struct step {
     struct infer_row *rows; /* [max_rows] */
     uint32_t *slot; /* [max_rows] where the row's logits go, counted from the step's first */
     uint32_t T;
+    uint32_t nb; /* rows in the bank */
     struct run *runs;
     uint32_t n_runs;
 };
@@ -141,6 +172,36 @@ int cmds_run(struct infer *f, struct err *e);
 /* attention.c, ffn.c: one layer's halves over the rows of a step; x = s.xn, result in s.a. */
 void attention(struct infer *f, uint32_t l, const struct step *s);
 int ffn(struct infer *f, uint32_t l, const struct step *s, struct err *e);
+
+/* forward.c: h = mix of nb rows of the bank and of p, weighed by norm * proj (site: H floats). */
+void mix_rows(struct infer *f, struct kern_vec norm, struct kern_vec proj, uint32_t nb, uint32_t T,
+              struct kern_buf *site, struct kern_buf *h);
+
+/* times.c */
+/* As the store's functions of these names, the time on record. */
+int timed_next(struct infer *f, struct store_batch *b, size_t *which, struct store_view *v,
+               struct err *e);
+int timed_begin(struct infer *f, const uint32_t *ids, size_t n, enum store_prio prio,
+                struct store_batch **b, struct err *e);
+void timed_end(struct infer *f, struct store_batch *b);
+void timed_release(struct infer *f, struct store_view *v, bool drop);
+int timed_read(struct infer *f, uint32_t id, uint64_t off, void *p, size_t n, struct err *e);
+/* As store_where, on record. */
+enum store_tier timed_where(struct infer *f, uint32_t id);
+uint64_t times_waited(const struct infer *f);
+
+/* ahead.c */
+int ahead_open(struct infer *f, enum infer_prefetch mode, struct err *e);
+void ahead_close(struct infer *f);
+/* Around a forward call of n rows. */
+void ahead_begin(struct infer *f, size_t n);
+void ahead_end(struct infer *f, size_t n);
+/* Before the commands of layer l that need no experts are run: may record the guess for l + 1. */
+bool ahead_record(struct infer *f, uint32_t l, const struct step *s);
+/* After they were run: asks for it. */
+void ahead_ask(struct infer *f, uint32_t l, uint32_t T);
+/* Layer l's n experts are known (f->count) and asked for: the losers are given up. */
+void ahead_settle(struct infer *f, uint32_t l, size_t n);
 
 /* state.c */
 int state_reserve(struct infer_state *s, uint32_t rows, struct err *e);

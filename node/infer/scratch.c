@@ -12,7 +12,7 @@ static uint32_t max_u32(uint32_t a, uint32_t b)
 int scratch_open(struct infer *f, struct err *e)
 {
     const struct model_config *c = f->c;
-    size_t T = f->max_rows;
+    size_t T = f->max_rows, G = T < AHEAD_ROWS ? T : AHEAD_ROWS;
     size_t P = (size_t)c->kda_heads * c->kda_dim;
     size_t Q = (size_t)c->heads * (c->nope + c->rope);
     size_t V = (size_t)c->heads * c->vdim;
@@ -55,6 +55,12 @@ int scratch_open(struct infer *f, struct err *e)
         {&s->flag, 1},
         {&s->emb, T * c->hidden},
         {&s->logits, (size_t)f->logit_rows * c->vocab},
+        {&s->gsite, c->hidden},
+        {&s->gh, G * c->hidden},
+        {&s->gxn, G * c->hidden},
+        {&s->glogits, G * c->n_experts},
+        {&s->gids, G * c->topk},
+        {&s->grw, G * c->topk},
     };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         *all[i].b = f->be->alloc(f->be, (all[i].n ? all[i].n : 1) * 4);

@@ -12,23 +12,23 @@ static int hold(struct infer *f, const uint32_t *ids, const uint32_t *slot, size
                 struct store_view *views, struct err *e)
 {
     struct store_batch *b;
-    int r = store_batch_begin(f->st, ids, n, STORE_DEMAND, &b, e);
+    int r = timed_begin(f, ids, n, STORE_DEMAND, &b, e);
     if (r) {
         return r;
     }
     for (size_t i = 0; i < n && !r; i++) {
         size_t which;
         struct store_view v;
-        r = store_batch_next(b, &which, &v, e);
+        r = timed_next(f, b, &which, &v, e);
         if (!r) {
             views[slot[which]] = v;
         }
     }
-    store_batch_end(b);
+    timed_end(f, b);
     if (r) {
         for (size_t i = 0; i < n; i++) {
             if (views[slot[i]].p) {
-                store_release_drop(f->st, &views[slot[i]]);
+                timed_release(f, &views[slot[i]], true);
                 memset(&views[slot[i]], 0, sizeof views[0]);
             }
         }
@@ -94,7 +94,7 @@ void layer_drop(struct infer *f, uint32_t l)
     }
     for (uint32_t r = 0; r < MODEL_LAYER_ROLE_COUNT; r++) {
         if (w->v[r].p) {
-            store_release_drop(f->st, &w->v[r]);
+            timed_release(f, &w->v[r], true);
             memset(&w->v[r], 0, sizeof w->v[r]);
         }
     }
@@ -120,7 +120,7 @@ void globals_drop(struct infer *f)
     }
     for (size_t r = 0; r < sizeof f->global / sizeof f->global[0]; r++) {
         if (f->global[r].p) {
-            store_release_drop(f->st, &f->global[r]);
+            timed_release(f, &f->global[r], true);
             memset(&f->global[r], 0, sizeof f->global[r]);
         }
     }

@@ -39,7 +39,13 @@ static int outcome(struct store *st, struct waiter *w, struct store_view *out, s
     }
     if (w->want_ram) {
         struct entry *en = &st->ent[w->id];
-        *out = (struct store_view){en->slot->p, en->slot->size, en->slot->handle, w->id, en->slot};
+        *out = (struct store_view){.p = en->slot->p,
+                                   .n = en->slot->size,
+                                   .mem_handle = en->slot->handle,
+                                   .id = w->id,
+                                   .from = w->from,
+                                   .again = w->again,
+                                   .priv = en->slot};
     }
     return 0;
 }

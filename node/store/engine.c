@@ -300,6 +300,7 @@ void eng_add_waiter(struct store *st, struct waiter *w)
         if (w->want_ram) {
             eng_pin(st, en);
             count_answer(st, en, STORE_RAM);
+            w->from = STORE_RAM;
         }
         if (st->disk) {
             disk_pin(st->disk, w->id, -1);
@@ -371,6 +372,8 @@ static void wake(struct store *st, struct entry *en, bool disk_only, int code, c
         if (!code && w->want_ram) {
             eng_pin(st, en);
             count_answer(st, en, (enum store_tier)en->from);
+            w->from = en->from;
+            w->again = en->tries > 0;
         }
         waiter_done(w, code, e);
     }
@@ -381,8 +384,8 @@ void eng_ready(struct store *st, struct entry *en)
     promise(st, en, false);
     en->state = ENT_READY;
     en->want_ram = en->no_disk = en->past_peers = false;
-    en->tries = 0;
     wake(st, en, false, 0, NULL);
+    en->tries = 0;
     en->from = STORE_NOWHERE;
     if (!en->pins) {
         en->pins = 1; /* the rules for what nobody holds are eng_unpin's */

@@ -64,6 +64,7 @@ struct waiter {
     uint32_t which;
     bool want_ram; /* else on disk is enough; done without a pin */
     bool done;
+    uint8_t from, again; /* of store_view */
     int code;
     struct err *err; /* malloc'ed, may be NULL */
 };

@@ -25,6 +25,7 @@
 struct store_meta_peers;
 
 enum store_prio { STORE_DEMAND, STORE_PREFETCH, STORE_BACKGROUND };
+enum store_tier { STORE_NOWHERE, STORE_ORIGIN, STORE_DISK, STORE_RAM, STORE_PEERS };
 
 /* Memory for object bytes, given by the caller so that a GPU can see it. Page-aligned. NULL fields:
  * the store uses anonymous pages. */
@@ -88,7 +89,9 @@ struct store_view { /* a pinned object in RAM; read-only; valid until released *
     size_t n;
     void *mem_handle; /* of store_mem.alloc; p is its beginning */
     uint32_t id;
-    void *priv; /* private */
+    uint8_t from;  /* enum store_tier that answered */
+    uint8_t again; /* it had to be got more than once: what there was first was damaged */
+    void *priv;    /* private */
 };
 
 /* For an orderly end: whoever waits for an object from here on, or does already, gets ERR_CANCELLED
@@ -148,7 +151,6 @@ struct store_stats {
 void store_get_stats(struct store *st, struct store_stats *out);
 
 /* Where an object is now, without touching it: for progress, status and doctor. */
-enum store_tier { STORE_NOWHERE, STORE_ORIGIN, STORE_DISK, STORE_RAM, STORE_PEERS };
 enum store_tier store_where(struct store *st, uint32_t id);
 
 #endif

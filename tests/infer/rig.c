@@ -40,6 +40,7 @@ int rig_open(struct rig *r, const struct rig_opts *o, struct err *e)
                                                                   : UINT64_MAX,
                                 .max_rows = o->max_rows,
                                 .shuffle = o->shuffle,
+                                .prefetch = o->prefetch,
                                 .progress = o->progress,
                                 .progress_ctx = o->progress_ctx};
         rc = infer_open(&io, &r->f, e);

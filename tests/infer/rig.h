@@ -18,6 +18,7 @@ struct rig_opts {
     uint32_t max_rows;
     bool offline;
     uint64_t shuffle;
+    enum infer_prefetch prefetch;
     int (*progress)(void *ctx, const struct infer_progress *p);
     void *progress_ctx;
 };

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: MIT
+ * session_stats.c: what a run took and where its time went, for --json and for people. */
+#include "node/cli/session.h"
+
+#include "node/cli/plat.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static json_t *times_json(const struct infer *f)
+{
+    struct infer_times t;
+    infer_get_times(f, &t);
+    return json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "wall_s", (double)t.wall_ns * 1e-9,
+                     "compute_s", (double)t.compute_ns * 1e-9, "ram_s", (double)t.ram_ns * 1e-9,
+                     "disk_s", (double)t.disk_ns * 1e-9, "peers_s", (double)t.peers_ns * 1e-9,
+                     "origin_s", (double)t.origin_ns * 1e-9, "stall_s", (double)t.stall_ns * 1e-9);
+}
+
+static json_t *ahead_json(const struct infer *f)
+{
+    struct infer_ahead a;
+    infer_get_ahead(f, &a);
+    return json_pack("{s:b, s:s?, s:I, s:I, s:I, s:I, s:I, s:f, s:I}", "on", a.on, "why_not", a.why,
+                     "layers", (json_int_t)a.layers, "chosen", (json_int_t)a.chosen, "guessed",
+                     (json_int_t)a.guessed, "right", (json_int_t)a.right, "moved",
+                     (json_int_t)a.moved, "recall",
+                     a.chosen ? (double)a.right / (double)a.chosen : 0, "wasted_bytes",
+                     (json_int_t)a.wasted_bytes);
+}
+
+json_t *cli_session_stats_json(const struct cli_session *s, const struct store_stats *v)
+{
+    json_t *o = json_pack(
+        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:I}",
+        "origin_bytes", (json_int_t)v->origin_bytes, "peer_bytes", (json_int_t)v->peer_bytes,
+        "disk_bytes", (json_int_t)v->disk_bytes, "ram_hits", (json_int_t)v->ram_hits, "disk_hits",
+        (json_int_t)v->disk_hits, "origin_fetches", (json_int_t)v->origin_fetches,
+        "experts_fetched", (json_int_t)v->experts_fetched, "peer_fetches",
+        (json_int_t)v->peer_fetches, "experts_from_peers", (json_int_t)v->experts_from_peers,
+        "ram_peak", (json_int_t)v->ram_peak, "spine_bytes_read", (json_int_t)v->spine_bytes_read,
+        "retries", (json_int_t)v->retries, "bad_chunks", (json_int_t)v->bad_chunks, "refetched",
+        (json_int_t)v->refetched, "wait_s", (double)v->wait_ns * 1e-9, "peak_rss",
+        (json_int_t)plat_peak_rss());
+    if (o && s->f) {
+        json_object_set_new(o, "time", times_json(s->f));
+        json_object_set_new(o, "prefetch", ahead_json(s->f));
+    }
+    return o;
+}
+
+/* Appends ", 12 % disk" when it is worth a word. */
+static void part(char *line, size_t cap, const char *name, uint64_t ns, uint64_t wall)
+{
+    size_t at = strlen(line);
+    if (ns > wall / 200) {
+        snprintf(line + at, cap - at, "%s%.0f %% %s", at ? ", " : "",
+                 100 * (double)ns / (double)wall, name);
+    }
+}
+
+void cli_session_say_times(struct cli_session *s)
+{
+    struct infer_times t;
+    struct infer_ahead a;
+    char line[200] = "", b[CLI_NUM];
+    if (!s->f) {
+        return;
+    }
+    infer_get_times(s->f, &t);
+    infer_get_ahead(s->f, &a);
+    if (!t.wall_ns) {
+        return;
+    }
+    part(line, sizeof line, "computing", t.compute_ns, t.wall_ns);
+    part(line, sizeof line, "RAM", t.ram_ns, t.wall_ns);
+    part(line, sizeof line, "waiting for the disk", t.disk_ns, t.wall_ns);
+    part(line, sizeof line, "for peers", t.peers_ns, t.wall_ns);
+    part(line, sizeof line, "for the origin", t.origin_ns, t.wall_ns);
+    part(line, sizeof line, "stalled", t.stall_ns, t.wall_ns);
+    cli_note(s->c, "time    %s", line);
+    if (a.layers) {
+        cli_note(s->c, "ahead   %.0f %% of the experts guessed a layer before, %s read in vain%s%s",
+                 a.chosen ? 100 * (double)a.right / (double)a.chosen : 0,
+                 cli_bytes(a.wasted_bytes, b), a.on ? "" : "; off now: ", a.on ? "" : a.why);
+    }
+}
