@@ -3,8 +3,19 @@
 #ifndef SHOAL_NODE_CLI_CACHE_H
 #define SHOAL_NODE_CLI_CACHE_H
 
-#include "node/cli/cli.h"
+#include "node/cli/home.h"
 
-extern const struct command cmd_cache_warm;
+extern const struct command cmd_cache_warm, cmd_cache_budget;
+
+/* Which cache a command means: --cache, else that of the home. */
+struct cache_where {
+    struct home_opts home;
+    const char *cache;
+};
+extern const struct opt cache_where_table[]; /* offsets from a struct cache_where */
+#define CACHE_WHERE_COUNT 2
+/* Its folder; *h (to be closed in any case) is the home, without --cache. */
+int cache_where_open(struct cli *c, const struct cache_where *w, struct cli_home *h,
+                     struct buf *folder, struct err *e);
 
 #endif

@@ -2,7 +2,33 @@
  * cmd_cache.c: `shoal cache`: the table of its commands. */
 #include "node/cli/cache.h"
 
-static const struct command *const subs[] = {&cmd_cache_warm, NULL};
+#include <string.h>
+
+static const struct command *const subs[] = {&cmd_cache_budget, &cmd_cache_warm, NULL};
+
+const struct opt cache_where_table[CACHE_WHERE_COUNT] = {
+    {"home", "DIR",
+     "the folder of a node, whose cache is meant; default: SHOAL_HOME, else the platform's place "
+     "for data",
+     OPT_TEXT, offsetof(struct cache_where, home.home), 0, 0, NULL},
+    {"cache", "DIR", "this cache folder, of no home", OPT_TEXT, offsetof(struct cache_where, cache),
+     0, 0, NULL},
+};
+
+int cache_where_open(struct cli *c, const struct cache_where *w, struct cli_home *h,
+                     struct buf *folder, struct err *e)
+{
+    memset(h, 0, sizeof *h);
+    if (w->cache && w->home.home) {
+        return err_set(e, ERR_ARG, "give only one of --home and --cache");
+    }
+    int r = w->cache ? 0 : cli_home_open(h, c, &w->home, HOME_PATH, e);
+    if (!r) {
+        r = w->cache ? buf_adds(folder, w->cache) : buf_addf(folder, "%s/cache", h->path);
+        r = r ? err_set(e, ERR_LIMIT, "the path of the cache folder is too long") : 0;
+    }
+    return r;
+}
 
 static const struct opt_group groups[] = {
     {"General", common_opts_table, COMMON_OPTS_COUNT, 0},

@@ -94,7 +94,7 @@ static int ask(struct demo *d, const struct session_over *over, double began, st
 {
     struct model_opts mo = {.model = d->url,
                             .cache = d->shoal.node[row->node].cache,
-                            .disk_floor = DISK_FLOOR,
+                            .disk_floor = {DISK_FLOOR, true},
                             .over = over};
     struct cli_session s;
     uint64_t before = served(d);

@@ -77,7 +77,7 @@ static void exam_memory(struct exam *x)
     char a[CLI_NUM], b[CLI_NUM];
     uint64_t m = plat_memory();
     if (!m) {
-        say(x, WARN, "memory", "the system does not say how much there is: give --ram");
+        say(x, WARN, "memory", "the system does not say how much there is: give --ram-budget");
         return;
     }
     bool little = m < (uint64_t)16 << 30;

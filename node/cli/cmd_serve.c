@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * cmd_serve.c: `shoal serve`: the API on one machine, without a node and without peers. */
+#include "node/cli/budget.h"
 #include "node/cli/plat.h"
 #include "node/cli/service.h"
 
@@ -32,8 +33,8 @@ static const struct opt model_table[] = {
      AT(model.offline), 0, 0, NULL},
     {"rate-limit", "SIZE", "most bytes a second from the origin", OPT_BYTES, AT(model.rate_limit),
      1, 1e18, NULL},
-    {"disk-budget", "SIZE", "most bytes of experts kept in the cache folder", OPT_BYTES,
-     AT(model.disk_budget), 1, 1e18, NULL},
+    {"disk-budget", "SIZE", CLI_DISK_BUDGET_HELP, OPT_BYTES, AT(model.disk_budget), 1, 1e18, NULL},
+    {"disk-floor", "SIZE", CLI_DISK_FLOOR_HELP, OPT_BYTES, AT(model.disk_floor), 1, 1e18, NULL},
 };
 static const struct opt_group groups[] = {
     {"API", service_opts_table, SERVICE_OPTS_COUNT, AT(service)},

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * cmd_up.c: `shoal up`: a node that serves and fetches until it is told to stop. */
+#include "node/cli/budget.h"
 #include "node/cli/home.h"
 #include "node/cli/service.h"
 #include "node/cli/states.h"
@@ -27,7 +28,7 @@ struct up_opts {
     const char *model, *listen;
     struct opt_texts peers;
     bool no_bonjour, offline;
-    struct opt_count rate_limit, disk_budget, upload, upload_peer;
+    struct opt_count rate_limit, disk_budget, disk_floor, upload, upload_peer;
 };
 
 #define AT(f) offsetof(struct up_opts, f)
@@ -55,8 +56,8 @@ static const struct opt limit_table[] = {
      AT(upload_peer), 1, 1e18, NULL},
     {"rate-limit", "SIZE", "most bytes a second from the origin", OPT_BYTES, AT(rate_limit), 1,
      1e18, NULL},
-    {"disk-budget", "SIZE", "most bytes of experts kept on disk", OPT_BYTES, AT(disk_budget), 1,
-     1e18, NULL},
+    {"disk-budget", "SIZE", CLI_DISK_BUDGET_HELP, OPT_BYTES, AT(disk_budget), 1, 1e18, NULL},
+    {"disk-floor", "SIZE", CLI_DISK_FLOOR_HELP, OPT_BYTES, AT(disk_floor), 1, 1e18, NULL},
 };
 static const struct opt_group groups[] = {
     {"Node", home_opts_table, HOME_OPTS_COUNT, AT(home)},
@@ -157,6 +158,7 @@ static int open_node(struct up *u, const struct up_opts *o, struct err *e)
                            .store = {.model = u->source.p,
                                      .offline = o->offline,
                                      .disk_budget = o->disk_budget.v,
+                                     .disk_floor = o->disk_floor.v,
                                      .token = cli_origin_token(u->source.p),
                                      .rate_limit = o->rate_limit.v,
                                      .log = on_log,
@@ -239,6 +241,11 @@ static int say_ready(struct up *u, const json_t *st)
                  "this node was removed from the shoal by a keeper: to come back it needs a new "
                  "identity (move %s/identity and %s/shoal away) and a new invite",
                  u->home.path, u->home.path);
+    }
+    struct store_budget sb;
+    char disk[CLI_BUDGET];
+    if (!store_get_budget(node_store(u->node), &sb, NULL)) {
+        cli_note(u->c, "disk    %s", cli_budget_words(&sb, disk));
     }
     const char *url = u->service ? service_url(u->service) : NULL;
     cli_note(u->c, "ready: node %s, model %s; peers connect to port %d%s%s%s; Control-C ends it",

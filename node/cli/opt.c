@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -168,15 +169,13 @@ bool opt_host_port(const char *s, char *host, size_t cap, uint16_t *port, bool a
     return true;
 }
 
-/* A number without a unit, too small to be meant as bytes: nobody has a budget of 12 bytes. 0 may
- * well be meant. */
-static int bare_size(const struct opt *o, const char *s, uint64_t v, struct err *e)
+int opt_bare_size(const char *name, const char *s, uint64_t v, struct err *e)
 {
     if (!v || v >= BARE_LEAST || s[strspn(s, "0123456789")]) {
         return 0;
     }
-    return err_set(e, ERR_ARG, "--%s %s is %s byte%s: did you mean %s%c? (%sB is meant as it is)",
-                   o->name, s, s, v == 1 ? "" : "s", s, strstr(o->name, "limit") ? 'M' : 'G', s);
+    return err_set(e, ERR_ARG, "%s %s is %s byte%s: did you mean %s%c? (%sB is meant as it is)",
+                   name, s, s, v == 1 ? "" : "s", s, strstr(name, "limit") ? 'M' : 'G', s);
 }
 
 static int out_of_range(const struct opt *o, const char *s, struct err *e)
@@ -220,8 +219,12 @@ static int set_value(const struct opt *o, void *at, const char *s, struct err *e
                                                  : "it must be a whole number");
         }
         c->set = true;
-        if (o->type == OPT_BYTES && bare_size(o, s, c->v, e)) {
-            return ERR_ARG;
+        if (o->type == OPT_BYTES) {
+            char name[WORD_MAX + 3];
+            snprintf(name, sizeof name, "--%.*s", WORD_MAX, o->name);
+            if (opt_bare_size(name, s, c->v, e)) {
+                return ERR_ARG;
+            }
         }
         return (double)c->v < o->min || (double)c->v > o->max ? out_of_range(o, s, e) : 0;
     }

@@ -73,6 +73,9 @@ int opt_help(const struct opt_group *groups, size_t n_groups, struct buf *out);
 
 /* A size as OPT_BYTES reads it. False when it is none. */
 bool opt_bytes(const char *s, uint64_t *out);
+/* ERR_ARG for a size v, read of s, that has no unit and is too small to be meant as bytes: nobody
+ * has a budget of 12 bytes. 0 may well be meant. `name` is what it was given for. */
+int opt_bare_size(const char *name, const char *s, uint64_t v, struct err *e);
 /* A time as OPT_TIME reads it, in seconds. */
 bool opt_seconds(const char *s, uint64_t *out);
 /* "HOST:PORT" with an IPv6 address in brackets: the host without them into host[0..cap). Port 0

@@ -26,7 +26,7 @@ void plan_make(struct plan *p, const struct model *m, const struct compute_opts 
     }
     if (o->ram.set) {
         p->ram_budget = o->ram.v;
-        snprintf(p->ram_why, sizeof p->ram_why, "given by --ram");
+        snprintf(p->ram_why, sizeof p->ram_why, "given by --ram-budget");
     }
     uint64_t experts = o->ram.set ? o->ram.v : least;
     if (o->spine_ram.set) {

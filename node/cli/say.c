@@ -157,9 +157,10 @@ static void say_tiers(const json_t *s)
     printf("RAM      %s in use, most %s; %.0f experts answered\n",
            cli_bytes((uint64_t)at(t, "ram", "used", NULL), a),
            cli_bytes((uint64_t)at(t, "ram", "peak", NULL), b), at(t, "ram", "hits", NULL));
-    printf("disk     %s in %.0f objects, %s free; %.0f experts answered\n",
+    printf("disk     %s in %.0f objects, %s free; %.0f experts answered; %s written today\n",
            cli_bytes((uint64_t)at(t, "disk", "used", NULL), a), at(t, "disk", "objects", NULL),
-           cli_bytes((uint64_t)at(t, "disk", "free", NULL), b), at(t, "disk", "hits", NULL));
+           cli_bytes((uint64_t)at(t, "disk", "free", NULL), b), at(t, "disk", "hits", NULL),
+           cli_bytes((uint64_t)at(t, "disk", "written_today", NULL), c));
     printf("peers    %s taken, %s given\n", cli_bytes((uint64_t)number(t, "peer_bytes"), a),
            cli_bytes((uint64_t)at(s, "serve", "bytes", NULL), b));
     const json_t *o = json_object_get(t, "origin");

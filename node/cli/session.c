@@ -3,6 +3,7 @@
 #include "node/cli/session.h"
 
 #include "kernels/cpu.h"
+#include "node/cli/budget.h"
 #include "node/cli/plat.h"
 #include "node/daemon/node.h"
 #include "node/demo/where.h"
@@ -17,54 +18,6 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
-
-#define AT(f) offsetof(struct model_opts, f)
-const struct opt model_opts_table[MODEL_OPTS_COUNT] = {
-    {"model", "M", "folder or http(s) URL of a K3 model; without it the demo model is used",
-     OPT_TEXT, AT(model), 0, 0, NULL},
-    {"home", "DIR",
-     "run as the node of this folder: its cache, its peers (see shoal init); beside a node that "
-     "runs there (shoal up) as its guest",
-     OPT_TEXT, AT(home), 0, 0, NULL},
-    {"cache", "DIR",
-     "keep what comes from the origin (what --model names) in this folder; default: the data "
-     "folder's cache for a URL, none for a folder, which is read in place",
-     OPT_TEXT, AT(cache), 0, 0, NULL},
-    {"offline", NULL, "never contact the origin: what is not cached is an error", OPT_FLAG,
-     AT(offline), 0, 0, NULL},
-    {"rate-limit", "SIZE", "most bytes a second from the origin", OPT_BYTES, AT(rate_limit), 1,
-     1e18, NULL},
-    {"disk-budget", "SIZE", "most bytes of experts kept in the cache folder", OPT_BYTES,
-     AT(disk_budget), 1, 1e18, NULL},
-};
-#undef AT
-
-/* In the order of enum kern_isa. */
-static const char *const isa_names[] = {"auto", "scalar", "avx2", "neon", NULL};
-/* In the order of enum infer_prefetch. */
-static const char *const prefetch_names[] = {"auto", "off", "on", NULL};
-#define AT(f) offsetof(struct compute_opts, f)
-const struct opt compute_opts_table[COMPUTE_OPTS_COUNT] = {
-    {"threads", "N", "workers; default: one for each performance core", OPT_COUNT, AT(threads), 1,
-     1024, NULL},
-    {"isa", "SET", "instruction set: auto, scalar, avx2 or neon; the results are the same",
-     OPT_CHOICE, AT(isa), 0, 0, isa_names},
-    {"ram", "SIZE", "memory for experts; default: half of the machine's, less the spine", OPT_BYTES,
-     AT(ram), 0, 1e18, NULL},
-    {"spine-ram", "SIZE",
-     "memory for the spine (all but the experts); layers beyond it are read from disk for each "
-     "token",
-     OPT_BYTES, AT(spine_ram), 0, 1e18, NULL},
-    {"prefetch", "WHEN",
-     "ask for the experts that the next layer will probably choose: auto (the default) measures "
-     "whether it pays",
-     OPT_CHOICE, AT(prefetch), 0, 0, prefetch_names},
-    {"prefill-chunk", "N", "prompt tokens computed together; default 64", OPT_COUNT, AT(chunk), 1,
-     65536, NULL},
-    {"flush-subnormals", NULL, "run with subnormal numbers flushed: a proof that none matters",
-     OPT_FLAG, AT(flush_subnormals), 0, 0, NULL},
-};
-#undef AT
 
 #define DEFAULT_CHUNK 64
 #define MEET_MS 1500
@@ -137,13 +90,6 @@ static int find_source(struct cli_session *s, const struct model_opts *o, struct
     s->source = s->source_buf.p;
     s->demo = !o->model && !running;
     return r;
-}
-
-int model_opts_check(const struct model_opts *o, struct err *e)
-{
-    return o->home && o->cache
-               ? err_set(e, ERR_ARG, "give only one of --home, which has a cache, and --cache")
-               : 0;
 }
 
 static int find_cache(struct cli_session *s, const struct model_opts *o, struct err *e)
@@ -246,7 +192,7 @@ static int open_backend(struct cli_session *s, const struct compute_opts *k, str
     if (r == KERN_ENOTSUP) {
         return err_set(e, ERR_UNSUPPORTED,
                        "--isa %s: this processor does not have it; auto takes the best it has",
-                       isa_names[ko.isa]);
+                       cli_isa_names[ko.isa]);
     }
     return r ? err_set(e, ERR_NOMEM, "cannot start the workers of the CPU backend") : 0;
 }
@@ -258,7 +204,7 @@ static int open_store(struct cli_session *s, const struct model_opts *o,
                             .cache_dir = s->cache,
                             .offline = o->offline,
                             .disk_budget = o->disk_budget.v,
-                            .disk_floor = o->disk_floor,
+                            .disk_floor = o->disk_floor.v,
                             .token = cli_origin_token(s->source),
                             .rate_limit = o->rate_limit.v,
                             .log = on_log,
@@ -413,6 +359,11 @@ static void say_cache(struct cli_session *s)
         } else if (!here) {
             spine += o->size;
         }
+    }
+    struct store_budget sb;
+    char disk[CLI_BUDGET];
+    if (!store_get_budget(s->st, &sb, NULL)) {
+        note(s, "disk    %s", cli_budget_words(&sb, disk));
     }
     const struct model_config *c = model_config(s->m);
     uint64_t token = (uint64_t)(c->n_layers - c->first_dense) * c->topk * s->plan.expert_size;

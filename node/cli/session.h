@@ -30,9 +30,7 @@ struct session_over {
 struct model_opts {
     const char *model, *home, *cache;
     bool offline;
-    struct opt_count rate_limit, disk_budget;
-    uint64_t
-        disk_floor; /* bytes left free on the cache's volume, 0: the store's default; no option */
+    struct opt_count rate_limit, disk_budget, disk_floor;
     const struct session_over *over; /* NULL: open what is needed; no option */
     /* Hears of the forward pass's progress in place of the session; no option. */
     int (*progress)(void *ctx, const struct infer_progress *p);
@@ -53,8 +51,9 @@ extern const struct opt_group compute_group;
 
 /* Tables of the two groups, for commands that list them with their own offsets. */
 extern const struct opt model_opts_table[], compute_opts_table[];
-#define MODEL_OPTS_COUNT 6
-#define COMPUTE_OPTS_COUNT 7
+extern const char *const cli_isa_names[]; /* in the order of enum kern_isa, NULL-terminated */
+#define MODEL_OPTS_COUNT 7
+#define COMPUTE_OPTS_COUNT 8
 
 /* ---- the plan (plan.c) ---- */
 

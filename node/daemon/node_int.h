@@ -11,6 +11,7 @@
  *   words.c    what members say about digests
  *   homes*.c   who keeps what (homes.h)
  *   verify.c   running a prompt for a member
+ *   budget.c   what the cache may take
  *   ops.c      requests on the control socket
  *   status.c   the report */
 #ifndef SHOAL_NODE_DAEMON_NODE_INT_H
@@ -159,6 +160,14 @@ void ops_stop(struct ops *o); /* what runs ends; nothing new is taken. The mesh 
 void ops_close(struct ops *o);
 void ops_request(void *ops, const struct control_to *to, json_t *req);
 void ops_gone(void *ops, uint64_t client);
+
+/* ---- budget.c ---- */
+
+/* {"budget", "budget_from", "floor", "floor_from", "may", "used", ...}; null without a store or
+ * disk tier. */
+json_t *budget_json(struct store *st);
+/* {"op": "budget", "budget", "floor"}: each a number of bytes or "auto", absent: as it is. */
+int budget_request(struct node *n, const json_t *req, json_t **out, struct err *e);
 
 /* ---- status.c ---- */
 

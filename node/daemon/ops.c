@@ -285,13 +285,18 @@ static int op_warm(struct ops *o, const json_t *req, json_t **out, struct err *e
     return 0;
 }
 
+static int op_budget(struct ops *o, const json_t *req, json_t **out, struct err *e)
+{
+    return budget_request(o->n, req, out, e);
+}
+
 static const struct {
     const char *name;
     int (*run)(struct ops *o, const json_t *req, json_t **out, struct err *e);
 } table[] = {
     {"warm", op_warm},     {"status", op_status}, {"why", op_why},           {"unban", op_unban},
     {"limits", op_limits}, {"invite", op_invite}, {"add_peer", op_add_peer}, {"look", op_look},
-    {"verify", op_verify}, {"stop", op_stop},     {"forget", op_forget},
+    {"verify", op_verify}, {"stop", op_stop},     {"forget", op_forget},     {"budget", op_budget},
 };
 
 /* ---- running them ---- */

@@ -4,6 +4,7 @@
 #include "node/daemon/node_int.h"
 
 #include "kernels/backend.h"
+#include "node/store/budget.h"
 #include "node/store/words.h"
 #include "proto/base/clock.h"
 
@@ -100,11 +101,15 @@ static json_t *tiers_json(struct node *n, struct store *st, const struct own *ow
     json_t *ram = json_pack("{s:I,s:I,s:I,s:I}", "used", (json_int_t)s.ram_used, "peak",
                             (json_int_t)s.ram_peak, "budget", (json_int_t)s.ram_budget, "hits",
                             (json_int_t)s.ram_hits);
-    json_t *disk = json_pack(
-        "{s:s,s:I,s:I,s:I,s:I,s:I,s:I}", "folder", n->cache, "used", (json_int_t)own->bytes,
-        "objects", (json_int_t)own->objects, "budget", (json_int_t)n->o.store.disk_budget, "floor",
-        (json_int_t)(n->o.store.disk_floor ? n->o.store.disk_floor : (uint64_t)1 << 30), "hits",
-        (json_int_t)s.disk_hits, "bytes_read", (json_int_t)s.disk_bytes);
+    struct store_budget b;
+    (void)store_get_budget(st, &b, NULL); /* zeros without a disk tier */
+    json_t *disk =
+        json_pack("{s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "folder", n->cache, "used",
+                  (json_int_t)own->bytes, "objects", (json_int_t)own->objects, "budget",
+                  (json_int_t)b.budget, "floor", (json_int_t)b.floor, "hits",
+                  (json_int_t)s.disk_hits, "bytes_read", (json_int_t)s.disk_bytes, "written",
+                  (json_int_t)b.written, "written_today", (json_int_t)b.written_today);
+    json_object_set_new(disk, "limits", budget_json(st));
     if (!statvfs(n->cache, &v)) {
         json_object_set_new(disk, "free", num((uint64_t)v.f_bavail * v.f_frsize));
     }
@@ -245,13 +250,17 @@ static json_t *limits_json(struct node *n)
     uint64_t all = n->o.serve_bytes_s, each = n->o.serve_peer_bytes_s;
     pthread_mutex_unlock(&n->mu);
     const struct store_opts *s = &n->o.store;
+    struct store_budget b = {.budget = s->disk_budget, .floor = s->disk_floor};
+    struct store *st = node_store_now(n);
+    if (st) {
+        (void)store_get_budget(st, &b, NULL);
+    }
     return json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:o,s:i,s:i,s:i}", "out_bytes_s", (json_int_t)all,
                      "out_peer_bytes_s", (json_int_t)each, "origin_bytes_s",
-                     (json_int_t)s->rate_limit, "disk_budget", (json_int_t)s->disk_budget,
-                     "disk_floor", (json_int_t)(s->disk_floor ? s->disk_floor : (uint64_t)1 << 30),
-                     "ram_budget", (json_int_t)s->ram_budget, "yield", yield_json(&n->yield),
-                     "peers", FETCH_PEERS_MAX, "static_peers", DISCO_STATIC_MAX, "processes",
-                     CONTROL_CLIENTS_MAX);
+                     (json_int_t)s->rate_limit, "disk_budget", (json_int_t)b.budget, "disk_floor",
+                     (json_int_t)b.floor, "ram_budget", (json_int_t)s->ram_budget, "yield",
+                     yield_json(&n->yield), "peers", FETCH_PEERS_MAX, "static_peers",
+                     DISCO_STATIC_MAX, "processes", CONTROL_CLIENTS_MAX);
 }
 
 static void node_fields(struct node *n, json_t *root)

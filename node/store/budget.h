@@ -35,6 +35,8 @@ int store_set_budget(struct store *st, const uint64_t *budget, const uint64_t *f
  * twentieth of the volume, at most 32 GiB and at most half of what could be free, at least 1 GiB.
  */
 uint64_t store_auto_floor(uint64_t volume, uint64_t free, uint64_t own);
+/* What is kept in a cache folder: 0 and UINT64_MAX where nothing is. */
+void store_kept_budget(const char *cache_dir, uint64_t *budget, uint64_t *floor);
 /* The same two numbers for a cache that no process has open. */
 int store_keep_budget(const char *cache_dir, const uint64_t *budget, const uint64_t *floor,
                       struct err *e);

@@ -87,6 +87,14 @@ static int keep(const char *cache_dir, const uint64_t *budget, const uint64_t *f
     return kept_budget_save(cache_dir, &k, e);
 }
 
+void store_kept_budget(const char *cache_dir, uint64_t *budget, uint64_t *floor)
+{
+    struct kept_budget k;
+    kept_budget_load(cache_dir, &k);
+    *budget = k.has_budget ? k.budget : 0;
+    *floor = k.has_floor ? k.floor : UINT64_MAX;
+}
+
 int store_keep_budget(const char *cache_dir, const uint64_t *budget, const uint64_t *floor,
                       struct err *e)
 {
@@ -272,7 +280,7 @@ static void come_down(struct trim *t)
     if (sum) {
         eng_log(t->st, "%.1f MB of experts were taken from the cache: it holds %.1f MB now (%s)",
                 (double)sum * 1e-6, (double)after.used * 1e-6,
-                missing ? "the volume is nearly full" : "its budget was changed");
+                missing ? "the volume is nearly full" : "down to its budget");
     }
     if (missing && sum && after.free < before.free + sum / 2) {
         t->hold = t->hold ? t->hold * 2 : HOLD_NS;

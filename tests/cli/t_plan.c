@@ -53,7 +53,7 @@ static void t_given(void **state)
     struct plan p;
     plan_make(&p, m, &o, 20000000);
     assert_int_equal(p.ram_budget, 12345678);
-    assert_string_equal(p.ram_why, "given by --ram");
+    assert_string_equal(p.ram_why, "given by --ram-budget");
     assert_int_equal(p.spine_budget, 0); /* half is less than what was given to the experts */
     o = (struct compute_opts){.spine_ram = {1000000, true}};
     plan_make(&p, m, &o, 8000000);
