@@ -420,7 +420,7 @@ int store_read(struct store *st, uint32_t id, uint64_t off, void *p, size_t n, s
         if (!r) {
             st->s.disk_bytes += n;
         } else {
-            st->s.refetched++;
+            st->s.refetched += r != ERR_OFFLINE;
             st->s.bad_chunks += r == ERR_DIGEST;
         }
         pthread_mutex_unlock(&st->mu);
@@ -430,7 +430,9 @@ int store_read(struct store *st, uint32_t id, uint64_t off, void *p, size_t n, s
         if (e) {
             *e = e1;
         }
-        eng_log(st, "%s; fetching it again", e1.msg);
+        if (r != ERR_OFFLINE) { /* else an adopted folder's, said already */
+            eng_log(st, "%s; fetching it again", e1.msg);
+        }
     }
     return r;
 }

@@ -19,7 +19,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define SCHEMA 3 /* 1 had no SHA-256s of chunks, 2 no members and statements */
+/* 1 had no SHA-256s of chunks, 2 no members and statements, 3 nothing of adopted folders. */
+#define SCHEMA 4
 #define BUSY_MS 20000
 
 /* What schema 3 has more than 2. */
@@ -29,6 +30,11 @@
     "CREATE TABLE IF NOT EXISTS statements (model INTEGER NOT NULL, member INTEGER NOT NULL," \
     " seq INTEGER NOT NULL, blob BLOB NOT NULL, sum INTEGER NOT NULL,"                        \
     " PRIMARY KEY (model, member, seq));"
+/* What schema 4 has more than 3. */
+#define LOOKED_SQL                                                                               \
+    "CREATE TABLE IF NOT EXISTS looked (model INTEGER NOT NULL, folder INTEGER NOT NULL,"        \
+    " id INTEGER NOT NULL, size INTEGER NOT NULL, mtime INTEGER NOT NULL, ino INTEGER NOT NULL," \
+    " digest INTEGER NOT NULL, PRIMARY KEY (model, folder, id)) WITHOUT ROWID;"
 
 static bool is_damage(int rc)
 {
@@ -101,18 +107,24 @@ static int open_db(struct catalog *c, struct err *e)
                "ALTER TABLE objects ADD COLUMN rests INTEGER NOT NULL DEFAULT 0;" WORDS_SQL
                "PRAGMA user_version=3;"
                "COMMIT");
+        version = 3;
+    }
+    if (!rc && version == 3) {
+        rc = catalog_run(c, "BEGIN IMMEDIATE;" LOOKED_SQL "PRAGMA user_version=4;"
+                            "COMMIT");
     }
     if (!rc && version == 0) {
         rc = catalog_run(
-            c, "BEGIN IMMEDIATE;"
-               "CREATE TABLE IF NOT EXISTS models (no INTEGER PRIMARY KEY, root TEXT UNIQUE NOT "
-               "NULL);"
-               "CREATE TABLE IF NOT EXISTS objects (model INTEGER NOT NULL, id INTEGER NOT NULL,"
-               " size INTEGER NOT NULL, source INTEGER NOT NULL, sha256 BLOB NOT NULL,"
-               " chunks BLOB NOT NULL, sum INTEGER NOT NULL, last_use INTEGER NOT NULL,"
-               " shas BLOB, rests INTEGER NOT NULL DEFAULT 0,"
-               " PRIMARY KEY (model, id)) WITHOUT ROWID;" WORDS_SQL "PRAGMA user_version=3;"
-               "COMMIT");
+            c,
+            "BEGIN IMMEDIATE;"
+            "CREATE TABLE IF NOT EXISTS models (no INTEGER PRIMARY KEY, root TEXT UNIQUE NOT "
+            "NULL);"
+            "CREATE TABLE IF NOT EXISTS objects (model INTEGER NOT NULL, id INTEGER NOT NULL,"
+            " size INTEGER NOT NULL, source INTEGER NOT NULL, sha256 BLOB NOT NULL,"
+            " chunks BLOB NOT NULL, sum INTEGER NOT NULL, last_use INTEGER NOT NULL,"
+            " shas BLOB, rests INTEGER NOT NULL DEFAULT 0,"
+            " PRIMARY KEY (model, id)) WITHOUT ROWID;" WORDS_SQL LOOKED_SQL "PRAGMA user_version=4;"
+            "COMMIT");
     }
     return rc ? catalog_sql_err(c, rc, "prepare it", e) : 0;
 }

@@ -26,7 +26,9 @@ enum digest_source {
     DIGEST_ONE_MEMBER = 2,
     DIGEST_TWO_MEMBERS = 3,
     DIGEST_MANIFEST = 4,
-    DIGEST_TAKEN_BACK = 5 /* in journals alone: what was on record before counts no longer */
+    DIGEST_TAKEN_BACK = 5, /* in journals alone: what was on record before counts no longer */
+    DIGEST_UNKNOWN = 6     /* computed from a file whose source nobody vouches for: an adopted
+                              folder, or the cache when catalog and journal were lost */
 };
 
 #define DIGEST_RESTS_OWN 1u

@@ -71,9 +71,13 @@ static int load_journal(void *ctx, uint32_t id, struct digest *dg)
         if (id < d->n) {
             free(d->it[id].digest);
             d->it[id].digest = NULL;
+            d->it[id].back = true;
         }
         free(dg);
         return 0;
+    }
+    if (id < d->n) {
+        d->it[id].back = false;
     }
     return load_row(ctx, id, dg, 0);
 }
@@ -149,14 +153,14 @@ static int scan(struct disk *d, struct err *e)
     return r;
 }
 
-/* Files without a digest on record cannot be verified: they are removed. */
+/* A file without a digest on record is looked at again before it is used (disk_look.c); one that
+ * was taken back, and one of another size, go. */
 static void settle(struct disk *d)
 {
-    uint64_t removed = 0;
     for (uint32_t id = 0; id < d->n; id++) {
         struct disk_item *it = &d->it[id];
         if (it->found && it->digest) {
-            disk_set_present(d, id, true);
+            disk_set_own(d, id, true);
             if (it->partial) { /* of an earlier time */
                 it->partial = false;
                 d->partial_bytes -= it->partial_bytes;
@@ -165,22 +169,28 @@ static void settle(struct disk *d)
             }
         } else if (it->found) {
             char *p = layout_object(d->dir, d->o.m, id);
-            if (p) {
+            struct stat st;
+            it->orphan = !it->back && p && stat(p, &st) == 0 &&
+                         (uint64_t)st.st_size == model_object(d->o.m, id)->size;
+            if (it->orphan) {
+                d->used += model_object(d->o.m, id)->size;
+                d->adopt.orphans++;
+                disk_order_set(d, id);
+            } else if (p) {
                 unlink(p);
             }
             free(p);
-            removed++;
         }
     }
-    if (removed) {
+    if (d->adopt.orphans) {
         disk_log(d,
-                 "%llu cached objects in %s had no digest on record and were removed; they will be "
-                 "fetched again",
-                 (unsigned long long)removed, d->dir);
+                 "%u cached objects in %s have no digest on record: each is read and compared with "
+                 "what is known before it is used",
+                 d->adopt.orphans, d->dir);
     }
 }
 
-static void adopted(void *ctx, uint32_t id, uint64_t bytes)
+static void taken_over(void *ctx, uint32_t id, uint64_t bytes)
 {
     struct disk *d = ctx;
     d->it[id].partial = true;
@@ -231,7 +241,7 @@ static int open_model(struct disk *d, struct err *e)
         r = check_root(d, hex, e);
     }
     if (!r) {
-        r = session_open(d->dir, d->n, adopted, d, &d->session, e);
+        r = session_open(d->dir, d->n, taken_over, d, &d->session, e);
     }
     layout_sweep(d->o.cache_dir, false);
     layout_sweep(d->dir, false);
@@ -283,13 +293,16 @@ int disk_open(const struct disk_opts *o, struct disk **out, struct err *e)
     d->dir = layout_model_dir(o->cache_dir, model_root(o->m));
     d->journal = d->dir ? layout_path("%s/digests.log", d->dir) : NULL;
     d->manifest = d->dir ? layout_path("%s/manifest", d->dir) : NULL;
+    d->quarantine_dir = d->dir ? layout_path("%s/quarantine", d->dir) : NULL;
     d->order = calloc(d->n ? d->n : 1, sizeof *d->order);
-    if (!d->it || !d->order || !d->journal || !d->manifest || pthread_mutex_init(&d->mu, NULL)) {
+    if (!d->it || !d->order || !d->journal || !d->manifest || !d->quarantine_dir ||
+        pthread_mutex_init(&d->mu, NULL)) {
         free(d->it);
         free(d->order);
         free(d->dir);
         free(d->journal);
         free(d->manifest);
+        free(d->quarantine_dir);
         free(d);
         return err_set(e, ERR_NOMEM, "out of memory");
     }
@@ -302,11 +315,17 @@ int disk_open(const struct disk_opts *o, struct disk **out, struct err *e)
         return r;
     }
     settle(d);
+    quarantine_look(d);
     d->o.taken_back = NULL; /* nothing is in RAM, and nobody listens yet */
     d->o.voided = NULL;
     disk_look_manifest(d);
     d->o.taken_back = o->taken_back;
     d->o.voided = o->voided;
+    r = adopt_open(d, e);
+    if (r) {
+        disk_close(d);
+        return r;
+    }
     *out = d;
     return 0;
 }
@@ -356,6 +375,7 @@ void disk_close(struct disk *d)
     for (int i = 0; i < DISK_CHUNKS_KEPT; i++) {
         free(d->kept[i].p);
     }
+    adopt_close(d);
     pthread_mutex_destroy(&d->mu);
     free(d->noted);
     free(d->rank);
@@ -364,6 +384,7 @@ void disk_close(struct disk *d)
     free(d->dir);
     free(d->journal);
     free(d->manifest);
+    free(d->quarantine_dir);
     free(d);
 }
 
@@ -387,23 +408,44 @@ void disk_set_digest(struct disk *d, uint32_t id, struct digest *dg)
     if (it->digest) {
         disk_drop_kept(d, id);
     }
+    if (it->seen && (dg->source == DIGEST_TAKEN_BACK || !digest_equal(dg, it->digest))) {
+        it->seen = false; /* the folder's bytes are not these */
+        it->refused = true;
+    }
     d->digests_set++;
     dg->older = it->digest; /* whoever reads by it at this moment may go on */
     it->digest = dg;
+    disk_refresh(d, id);
     disk_note(d, id);
 }
 
-void disk_set_present(struct disk *d, uint32_t id, bool present)
+void disk_refresh(struct disk *d, uint32_t id)
 {
     struct disk_item *it = &d->it[id];
+    bool present = it->own || (it->lent && it->seen && it->digest);
     if (it->present != present) {
-        uint64_t by = present ? it->digest->size : 0 - it->digest->size;
         it->present = present;
-        d->used += by;
-        d->experts += model_object(d->o.m, id)->kind == MODEL_EXPERT ? by : 0;
-        disk_order_set(d, id);
         disk_note(d, id);
     }
+}
+
+void disk_set_own(struct disk *d, uint32_t id, bool own)
+{
+    struct disk_item *it = &d->it[id];
+    const struct model_object *o = model_object(d->o.m, id);
+    if (it->orphan) { /* it becomes an own one, or goes */
+        it->orphan = false;
+        d->adopt.orphans--;
+        d->used -= o->size;
+    }
+    if (it->own != own) {
+        uint64_t by = own ? o->size : 0 - o->size;
+        it->own = own;
+        d->used += by;
+        d->experts += o->kind == MODEL_EXPERT ? by : 0;
+    }
+    disk_order_set(d, id);
+    disk_refresh(d, id);
 }
 
 bool disk_has(struct disk *d, uint32_t id)
@@ -438,9 +480,10 @@ bool disk_look(struct disk *d, uint32_t id)
         dg = NULL;
     }
     /* what leaves the disk does so with mu */
-    bool has = it->present || (it->digest && !it->stale && stat(p, &st) == 0);
+    bool has = it->present || (it->digest && it->digest->source != DIGEST_TAKEN_BACK &&
+                               !it->stale && stat(p, &st) == 0);
     if (has) {
-        disk_set_present(d, id, true);
+        disk_set_own(d, id, true);
     }
     pthread_mutex_unlock(&d->mu);
     free(p);

@@ -29,6 +29,10 @@ struct disk_opts {
     void (*taken_back)(void *ctx, uint32_t id);
     void (*voided)(void *ctx, const uint8_t member[SHA256_SIZE], const char *why);
     void *words_ctx;
+    /* The SHA-256 of a whole file of the model, where it is known: metadata, and shards whose
+     * entity tag at a hub is one. Any thread. May be NULL. */
+    bool (*known_sha)(void *ctx, const char *file, uint8_t sha[SHA256_SIZE]);
+    void *known_ctx;
 };
 
 /* Opens (makes, repairs) the model's part of the cache. */
@@ -116,6 +120,40 @@ bool disk_audit_pick(struct disk *d, uint64_t random, uint32_t *id, uint32_t *ch
 void disk_audit_failed(struct disk *d, uint32_t id, const uint8_t sha[SHA256_SIZE], uint32_t chunk);
 /* Objects on disk that rest on one member alone, by its number; [0]: it is not on record whose. */
 void disk_rests(struct disk *d, uint64_t alone[64]);
+
+/* ---- adopted folders (disk_adopt.c, disk_look.c) ---- */
+
+/* Look round the folders of the list: at all, or at those alone that were not there. */
+void disk_adopt_scan(struct disk *d, bool all);
+/* Every few seconds: the same, when there is a reason. */
+void disk_adopt_tick(struct disk *d);
+/* Not on disk yet, but a folder offers it (or a file of the cache without a digest is there):
+ * disk_read and disk_look_at try. */
+bool disk_offers(struct disk *d, uint32_t id);
+/* Read it (into p, unless NULL), compare it with what is known, record its digest: from then on it
+ * is on disk. ERR_OFFLINE: it cannot be had there, which has been said; other codes: neither. */
+int disk_look_at(struct disk *d, uint32_t id, uint8_t *p, struct err *e);
+/* The first object at or behind `from` that is to be looked at; MODEL_NONE. */
+uint32_t disk_look_next(struct disk *d, uint32_t from);
+/* A shard that is to be compared as a whole with the SHA-256 that is known of it, from its first
+ * byte to its last; each of its objects is looked at by the way. `stop` (may be NULL) is asked once
+ * a MiB: true ends it with ERR_CANCELLED. ERR_NOTFOUND: there is none to compare. */
+int disk_pass_next(struct disk *d, bool (*stop)(void *ctx), void *ctx, struct err *e);
+
+struct disk_adopted {
+    const char *path; /* as long as the disk is open */
+    bool here, other_model;
+    uint32_t objects, experts, looked, refused; /* that it is the one to give; of these: */
+    uint64_t bytes, looked_bytes;
+};
+/* For the upkeep: objects to look at, and the quarantine. */
+void disk_upkeep(struct disk *d, uint32_t *to_look, uint64_t *bytes, uint32_t *files,
+                 const char **quarantine);
+/* The first object with an own file at or behind `from` and its chunks, MODEL_NONE: there is none;
+ * chunks of all of them. */
+uint32_t disk_own_next(struct disk *d, uint32_t from, uint32_t *chunks);
+uint64_t disk_own_chunks(struct disk *d);
+size_t disk_adopted(struct disk *d, struct disk_adopted *out, size_t max);
 
 /* ---- what leaves first (disk_room.c) ---- */
 

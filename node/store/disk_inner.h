@@ -6,6 +6,8 @@
 #include "node/store/book.h"
 #include "node/store/catalog.h"
 #include "node/store/disk.h"
+#include "node/store/disk_adopt.h"
+#include "node/store/quarantine.h"
 #include "node/store/session.h"
 
 #include <pthread.h>
@@ -19,7 +21,13 @@ struct disk_item {
     uint32_t pins;
     uint32_t place; /* in disk.order, counted from 1; 0: not in it */
     bool found;     /* at open: there is a file */
-    bool present;   /* file and digest */
+    bool back;      /* at open: the journal says that it was taken back */
+    bool own;       /* a file of the cache, and its digest */
+    bool present;   /* own, or lent by a folder and looked at */
+    bool orphan;    /* a file of the cache without a digest: to be looked at */
+    uint8_t lent;   /* 1 + number of the adopted folder that offers it; 0: none does */
+    bool seen;      /* lent: it was looked at and agrees with the digest on record */
+    bool refused;   /* lent: it does not, or cannot be read */
     bool partial;   /* an unfinished file is in the session folder, in nobody's hands */
     bool used_now;  /* last_use has changed since open */
     bool noted;     /* in disk.noted */
@@ -35,13 +43,16 @@ struct disk_kept {
 
 struct disk {
     struct disk_opts o;
-    char *dir, *journal, *manifest;
+    char *dir, *journal, *manifest, *quarantine_dir;
     uint32_t n;
     struct catalog *cat;
     int64_t model_no;
     struct session *session;
     struct book *book;
     uint64_t self; /* bit of this node among members */
+    bool adopt_open;
+    struct adopt adopt;
+    struct quarantine quarantine;
 
     pthread_mutex_t mu; /* what follows */
     struct disk_item *it;
@@ -69,7 +80,8 @@ int disk_room(struct disk *d, uint32_t id, uint64_t size, struct err *e);
 /* With mu: presence, or what is on record; noted for disk_changes. */
 void disk_note(struct disk *d, uint32_t id);
 void disk_set_digest(struct disk *d, uint32_t id, struct digest *dg);
-void disk_set_present(struct disk *d, uint32_t id, bool present);
+void disk_set_own(struct disk *d, uint32_t id, bool own);
+void disk_refresh(struct disk *d, uint32_t id); /* present, from the rest */
 void disk_drop_kept(struct disk *d, uint32_t id);
 const struct digest *disk_digest_of(struct disk *d, uint32_t id);
 /* A new digest against what others say of the object (disk_words.c): what it rests on is raised
@@ -78,8 +90,14 @@ int disk_judge(struct disk *d, uint32_t id, struct digest *dg, struct err *e);
 /* An unfinished file is of no use any more; the second with mu. */
 void disk_unfinished(struct disk *d, uint32_t id);
 void disk_unfinished_locked(struct disk *d, uint32_t id);
-/* The file is bad or gone: unlink, and no longer present. */
+/* The cache's own file is gone, or bad and set aside (quarantine.c): no longer there. */
 void disk_forget(struct disk *d, uint32_t id, const char *path);
-void disk_remove(struct disk *d, uint32_t id); /* the same, path and all */
+void disk_remove(struct disk *d, uint32_t id); /* the file goes, though nothing is wrong with it */
+/* Without mu: digests to journal and catalog, in this order; rows[i].result says where another
+ * digest, not beaten by this one, was on record. */
+int disk_record(struct disk *d, struct catalog_row *rows, size_t n, struct err *e);
+/* Without mu: a new digest against the one on record, which gives way to one that rests on more.
+ * ERR_DIGEST: it does not. */
+int disk_compare(struct disk *d, uint32_t id, struct digest *dg, struct err *e);
 
 #endif

@@ -5,7 +5,8 @@
 
 static bool may_leave(const struct disk *d, uint32_t id)
 {
-    return d->it[id].present && !d->it[id].pins && model_object(d->o.m, id)->kind == MODEL_EXPERT;
+    const struct disk_item *it = &d->it[id];
+    return (it->own || it->orphan) && !it->pins && model_object(d->o.m, id)->kind == MODEL_EXPERT;
 }
 
 static bool before(const struct disk *d, uint32_t a, uint32_t b)

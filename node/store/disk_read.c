@@ -12,11 +12,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-void disk_forget(struct disk *d, uint32_t id, const char *path)
+/* `left`: its file is still there. */
+static void forget(struct disk *d, uint32_t id, bool left)
 {
-    bool left = path && unlink(path) != 0 && errno != ENOENT;
     pthread_mutex_lock(&d->mu);
-    disk_set_present(d, id, false);
+    disk_set_own(d, id, false);
     if (left && !d->it[id].stale) {
         d->it[id].stale = true;
         d->n_stale++;
@@ -25,11 +25,18 @@ void disk_forget(struct disk *d, uint32_t id, const char *path)
     pthread_mutex_unlock(&d->mu);
 }
 
+void disk_forget(struct disk *d, uint32_t id, const char *path)
+{
+    bool left = path && !quarantine_put(d, id, path);
+    forget(d, id, left);
+}
+
 void disk_remove(struct disk *d, uint32_t id)
 {
     char *path = layout_object(d->dir, d->o.m, id);
-    disk_forget(d, id, path);
+    bool left = path && unlink(path) != 0 && errno != ENOENT;
     free(path);
+    forget(d, id, left);
 }
 
 void disk_drop_kept(struct disk *d, uint32_t id)
@@ -72,10 +79,11 @@ static bool renewed(struct disk *d, uint32_t id, const struct digest *used)
     return changed;
 }
 
-/* An object's file, open for reading by the digest on record. */
+/* An object's bytes, open for reading by the digest on record. */
 struct open_file {
     const struct digest *dg;
-    char *path, name[128];
+    struct adopt_place at;
+    char name[128];
     int fd;
 };
 
@@ -85,64 +93,81 @@ static int open_object(struct disk *d, uint32_t id, struct open_file *f, struct 
     const struct model_object *o = model_object(d->o.m, id);
     model_object_name(d->o.m, id, f->name, sizeof f->name);
     f->fd = -1;
-    f->dg = disk_digest_of(d, id);
-    f->path = layout_object(d->dir, d->o.m, id);
-    if (!f->path) {
+    pthread_mutex_lock(&d->mu);
+    f->dg = d->it[id].digest;
+    bool ok = adopt_where(d, id, &f->at);
+    pthread_mutex_unlock(&d->mu);
+    if (!ok) {
         return err_set(e, ERR_NOMEM, "out of memory");
     }
     if (!f->dg) {
         return err_set(e, ERR_NOTFOUND, "%s has no digest on record", f->name);
     }
-    f->fd = open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not block us */
+    const char *kind = f->at.folder ? "adopted" : "cache", *path = f->at.path;
+    f->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not block us */
     struct stat st;
     if (f->fd < 0 && errno == ENOENT) {
-        return err_set(e, ERR_NOTFOUND, "%s is missing from the cache (%s is gone)", f->name,
-                       f->path);
+        return err_set(e, ERR_NOTFOUND, "%s is missing from the %s (%s is gone)", f->name,
+                       f->at.folder ? "adopted folder" : "cache", path);
     }
     if (f->fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM)) {
-        return err_set(e, ERR_BUSY, "%s: cannot open the cache file %s: %s", f->name, f->path,
+        return err_set(e, ERR_BUSY, "%s: cannot open the %s file %s: %s", f->name, kind, path,
                        strerror(errno));
     }
     if (f->fd < 0 || fstat(f->fd, &st) != 0) {
-        return err_sys(e, errno, "%s: cannot open the cache file %s", f->name, f->path);
+        return err_sys(e, errno, "%s: cannot open the %s file %s", f->name, kind, path);
     }
-    if ((uint64_t)st.st_size != o->size) {
+    if (!f->at.folder && (uint64_t)st.st_size != o->size) {
         return err_set(e, ERR_DIGEST, "%s: the cache file %s has %lld bytes instead of %llu",
-                       f->name, f->path, (long long)st.st_size, (unsigned long long)o->size);
+                       f->name, path, (long long)st.st_size, (unsigned long long)o->size);
+    }
+    struct looked_file now;
+    adopt_file_of(&st, &now);
+    if (f->at.folder && !adopt_same_file(&now, &f->at.want)) {
+        return err_set(e, ERR_NOTFOUND, "%s: the adopted file %s is not the one that was looked at",
+                       f->name, path);
     }
     return 0;
 }
 
 /* After `r`. True: try once more, the fault was ours. A file that is no good is forgotten. */
-static bool close_object(struct disk *d, uint32_t id, struct open_file *f, int r)
+static bool close_object(struct disk *d, uint32_t id, struct open_file *f, int *r, struct err *e)
 {
-    bool again = r == ERR_DIGEST && f->dg && renewed(d, id, f->dg);
-    if (r && !again && f->dg && f->path && r != ERR_BUSY && r != ERR_NOMEM) {
-        disk_forget(d, id, f->path);
+    bool again = *r == ERR_DIGEST && f->dg && renewed(d, id, f->dg);
+    if (*r && !again && f->dg && f->at.path && *r != ERR_BUSY && *r != ERR_NOMEM) {
+        if (f->at.folder) {
+            *r = adopt_trouble(d, id, &f->at, e);
+            e->code = *r;
+        } else {
+            disk_forget(d, id, f->at.path);
+        }
     }
     if (f->fd >= 0) {
         close(f->fd);
     }
-    free(f->path);
+    free(f->at.path);
     return again;
 }
 
 static int read_chunk(const struct open_file *f, uint32_t i, uint8_t *p, struct err *e)
 {
     size_t n = chunk_len(f->dg->size, i);
-    int r = file_pread(f->fd, f->path, p, n, (uint64_t)i * CHUNK_SIZE, e);
+    int r = file_pread(f->fd, f->at.path, p, n, f->at.at + (uint64_t)i * CHUNK_SIZE, e);
     if (r) {
         err_prefix(e, "%s", f->name);
     } else if (chunk_xxh(p, n) != f->dg->xxh[i]) {
         r = err_set(e, ERR_DIGEST,
-                    "%s: the cache file %s is damaged (the checksum of its MiB %u differs)",
-                    f->name, f->path, i);
+                    "%s: the %s file %s is damaged (the checksum of its MiB %u differs)", f->name,
+                    f->at.folder ? "adopted" : "cache", f->at.path, i);
     }
     return r;
 }
 
 int disk_read(struct disk *d, uint32_t id, uint8_t *p, struct err *e)
 {
+    if (disk_offers(d, id)) {
+        return disk_look_at(d, id, p, e);
+    }
     for (int tries = 0;; tries++) {
         struct open_file f;
         struct err e1 = {0};
@@ -150,7 +175,7 @@ int disk_read(struct disk *d, uint32_t id, uint8_t *p, struct err *e)
         for (uint32_t i = 0; !r && i < f.dg->n; i++) {
             r = read_chunk(&f, i, p + (size_t)i * CHUNK_SIZE, &e1);
         }
-        if (close_object(d, id, &f, r) && !tries) {
+        if (close_object(d, id, &f, &r, &e1) && !tries) {
             continue;
         }
         if (r && e) {
@@ -168,14 +193,14 @@ int disk_read_chunk(struct disk *d, uint32_t id, uint32_t chunk, uint8_t *p, siz
         struct err e1 = {0};
         int r = open_object(d, id, &f, &e1);
         if (!r && chunk >= f.dg->n) {
-            close_object(d, id, &f, 0);
+            close_object(d, id, &f, &r, &e1);
             return err_set(e, ERR_ARG, "%s has no MiB %u", f.name, chunk);
         }
         if (!r) {
             r = read_chunk(&f, chunk, p, &e1);
             *n = chunk_len(f.dg->size, chunk);
         }
-        if (close_object(d, id, &f, r) && !tries) {
+        if (close_object(d, id, &f, &r, &e1) && !tries) {
             continue;
         }
         if (r && e) {

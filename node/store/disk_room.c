@@ -73,7 +73,7 @@ static bool evict_one(struct disk *d, unsigned most)
         bool gone = p && (unlink(p) == 0 || errno == ENOENT);
         free(p);
         if (gone) {
-            disk_set_present(d, id, false);
+            disk_set_own(d, id, false);
             return true;
         }
         d->it[id].last_use = ++d->tick;
@@ -94,7 +94,7 @@ static unsigned most_for(const struct disk *d, uint32_t id)
 
 int disk_room(struct disk *d, uint32_t id, uint64_t size, struct err *e)
 {
-    bool partials_gone = false;
+    bool partials_gone = false, quarantine_gone = false;
     if (d->n_stale) {
         drop_stale(d);
     }
@@ -104,13 +104,17 @@ int disk_room(struct disk *d, uint32_t id, uint64_t size, struct err *e)
         if (statvfs(d->dir, &v) == 0) {
             left = (uint64_t)v.f_bavail * v.f_frsize;
         }
-        bool budget = d->o.budget && d->used + d->others + d->partial_bytes + need > d->o.budget;
+        uint64_t used = d->used + d->others + d->partial_bytes + d->quarantine.bytes;
+        bool budget = d->o.budget && used + need > d->o.budget;
         bool floor = left < need || left - need < d->o.floor;
         if (!budget && !floor) {
             d->reserved += size;
             return 0;
         }
-        if (!partials_gone && d->partial_bytes) {
+        if (!quarantine_gone && d->quarantine.bytes) {
+            quarantine_clear(d);
+            quarantine_gone = true;
+        } else if (!partials_gone && d->partial_bytes) {
             drop_partials(d);
             partials_gone = true;
         } else if (!evict_one(d, most_for(d, id))) {
@@ -239,7 +243,8 @@ uint64_t disk_written(struct disk *d)
 static uint64_t over_limits(const struct disk *d, bool floor)
 {
     struct statvfs v;
-    uint64_t sum = d->used + d->others + d->partial_bytes + d->reserved, over = 0;
+    uint64_t sum = d->used + d->others + d->partial_bytes + d->quarantine.bytes + d->reserved;
+    uint64_t over = 0;
     if (d->o.budget && sum > d->o.budget) {
         over = sum - d->o.budget;
     }
@@ -255,11 +260,15 @@ static uint64_t over_limits(const struct disk *d, bool floor)
 uint64_t disk_trim(struct disk *d, size_t max, bool floor)
 {
     pthread_mutex_lock(&d->mu);
-    uint64_t over = over_limits(d, floor), partials = d->partial_bytes, used = d->used;
-    if (over && partials) {
+    uint64_t over = over_limits(d, floor), used = d->used;
+    uint64_t partials = d->partial_bytes + d->quarantine.bytes;
+    if (over && d->quarantine.bytes) {
+        quarantine_clear(d);
+    }
+    if (over && d->partial_bytes) {
         drop_partials(d);
     }
-    partials -= d->partial_bytes;
+    partials -= d->partial_bytes + d->quarantine.bytes;
     while (max-- && partials + (used - d->used) < over && evict_one(d, UINT8_MAX)) {
     }
     uint64_t gone = partials + (used - d->used);

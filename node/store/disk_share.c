@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * disk_share.c: see disk.h: what other machines may want to know of the disk tier. */
 #include "node/store/disk_inner.h"
-
-#include "node/store/journal.h"
+#include "node/store/layout.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -105,21 +104,10 @@ void disk_basis(struct disk *d, uint64_t objects[BASIS_MANIFEST + 1],
     pthread_mutex_unlock(&d->mu);
 }
 
-/* Journal first, then catalog, as for a new object. */
 static int record(struct disk *d, uint32_t id, struct digest *dg, struct err *e)
 {
     struct catalog_row row = {.id = id, .d = dg};
-    pthread_mutex_lock(&d->mu);
-    row.last_use = d->it[id].last_use;
-    pthread_mutex_unlock(&d->mu);
-    struct buf b;
-    buf_init(&b, (size_t)64 << 20);
-    int r = journal_record(&b, id, dg) ? err_set(e, ERR_NOMEM, "out of memory")
-                                       : journal_append(d->journal, &b, e);
-    if (!r) {
-        r = catalog_add(d->cat, d->model_no, &row, 1, e);
-    }
-    buf_free(&b);
+    int r = disk_record(d, &row, 1, e);
     return r ? r : row.result;
 }
 
@@ -177,7 +165,9 @@ int disk_check_chunk(struct disk *d, uint32_t id, uint32_t chunk, struct err *e)
             char name[128];
             r = err_set(e, ERR_DIGEST, "%s in the cache is not what its digest says; it is removed",
                         model_object_name(d->o.m, id, name, sizeof name));
-            disk_remove(d, id);
+            char *path = layout_object(d->dir, d->o.m, id);
+            disk_forget(d, id, path);
+            free(path);
         }
     }
     free(p);

@@ -241,7 +241,7 @@ int disk_chunk(struct disk *d, struct disk_file *f, const void *p, size_t n,
 /* ---- digests ---- */
 
 /* The digest on record, if it says something else, gives way to one that rests on more. */
-static int compare(struct disk *d, uint32_t id, struct digest *dg, struct err *e)
+int disk_compare(struct disk *d, uint32_t id, struct digest *dg, struct err *e)
 {
     int r = disk_judge(d, id, dg, e);
     const struct digest *old = disk_digest_of(d, id);
@@ -285,7 +285,7 @@ int disk_digest(struct disk *d, struct disk_file *f, enum basis b, struct err *e
         return err_set(e, ERR_NOMEM, "out of memory");
     }
     f->digest->rests = b < BASIS_ORIGIN ? f->rests : 0;
-    return compare(d, f->id, f->digest, e);
+    return disk_compare(d, f->id, f->digest, e);
 }
 
 int disk_check(struct disk *d, uint32_t id, const struct chunk_sum *sums, enum basis b,
@@ -295,7 +295,7 @@ int disk_check(struct disk *d, uint32_t id, const struct chunk_sum *sums, enum b
     if (dg) {
         dg->rests = b < BASIS_ORIGIN ? rests : 0;
     }
-    int r = dg ? compare(d, id, dg, e) : err_set(e, ERR_NOMEM, "out of memory");
+    int r = dg ? disk_compare(d, id, dg, e) : err_set(e, ERR_NOMEM, "out of memory");
     free(dg);
     return r;
 }
@@ -440,7 +440,7 @@ int disk_publish(struct disk *d, struct disk_file *list, struct err *e)
                 disk_set_digest(d, f->id, f->digest);
                 f->digest = NULL;
             }
-            disk_set_present(d, f->id, true);
+            disk_set_own(d, f->id, true);
             pthread_mutex_unlock(&d->mu);
         }
     }

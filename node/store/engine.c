@@ -383,7 +383,7 @@ void eng_ready(struct store *st, struct entry *en)
 {
     promise(st, en, false);
     en->state = ENT_READY;
-    en->want_ram = en->no_disk = en->past_peers = false;
+    en->want_ram = en->no_disk = en->past_peers = en->past_lent = false;
     wake(st, en, false, 0, NULL);
     en->tries = 0;
     en->from = STORE_NOWHERE;
@@ -399,7 +399,7 @@ void eng_fail(struct store *st, struct entry *en, int code, const struct err *e)
     unhint(st, en);
     eng_put_slot(st, en);
     en->state = ENT_IDLE;
-    en->want_ram = en->no_disk = en->past_peers = false;
+    en->want_ram = en->no_disk = en->past_peers = en->past_lent = false;
     en->tries = 0;
     en->from = STORE_NOWHERE;
     wake(st, en, false, code, e);
@@ -464,6 +464,8 @@ void eng_want(struct store *st, uint32_t id, enum store_prio prio, bool ram)
         } else {
             eng_on_disk(st, en);
         }
+    } else if (st->disk && !en->past_lent && disk_offers(st->disk, id)) {
+        eng_enqueue(st, en, JOB_READ);
     } else if (en->publishing) {
         en->state = ENT_PUBLISH;
     } else if (st->disk && !en->no_disk && st->origin && (!st->has_up || en->past_peers) &&

@@ -23,6 +23,7 @@ struct sink;
 struct takers;
 struct trim;
 struct asks;
+struct upkeep;
 
 /* ENT_IDLE: not in RAM, nothing under way. ENT_QUEUED: in a worker's queue. ENT_BUSY: a worker has
  * it. ENT_ORIGIN: the origin or the upstream has been asked. ENT_PUBLISH: to be read again once its
@@ -45,6 +46,7 @@ struct entry {
     bool in_lru;     /* READY, an expert, no pins */
     bool no_disk;    /* this request goes past the disk (it is full) */
     bool past_peers; /* the upstream is gone: this request goes to the origin */
+    bool past_lent;  /* an adopted folder has failed: this request goes past what they offer */
     bool taken_back; /* READY and pinned: it leaves with its last holder */
     bool publishing; /* its file is in the publisher's queue */
     uint8_t from;    /* enum store_tier the bytes came from */
@@ -118,8 +120,9 @@ struct store {
     struct takers *in;   /* incoming.c; NULL until there is an upstream */
     struct share *share; /* share.c; NULL until something is shared */
     struct store_words_listener listener;
-    struct trim *trim; /* trim.c; NULL without a disk tier */
-    struct asks *asks; /* origin_ask.c; NULL until the upstream uses the origin */
+    struct trim *trim;     /* trim.c; NULL without a disk tier */
+    struct asks *asks;     /* origin_ask.c; NULL until the upstream uses the origin */
+    struct upkeep *upkeep; /* upkeep.c; NULL without a disk */
 
     pthread_t *workers;
     uint32_t n_workers;
@@ -229,6 +232,10 @@ void in_cancel(struct store *st, struct entry *en);
 void in_again(struct entry *en); /* wanted again, perhaps after in_cancel */
 /* Without mu; ends what is left. After the origin has been stopped, before worker_stop. */
 void in_stop(struct store *st);
+
+/* ---- upkeep.c ---- */
+int upkeep_start(struct store *st, struct err *e);
+void upkeep_stop(struct store *st); /* first of all */
 
 /* ---- share.c, origin_ask.c ---- */
 void share_disk_changed(void *store); /* disk_opts.changed */

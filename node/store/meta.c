@@ -5,6 +5,7 @@
  *     absent <name>
  *     shard <size> <entity tag or -> <name>
  *     end <xxHash64 of all before, 16 hex digits> */
+#include "node/store/adopt_list.h"
 #include "node/store/meta_inner.h"
 
 #include "node/store/chunk.h"
@@ -347,6 +348,22 @@ bool meta_shard(struct meta *m, const char *name, uint64_t *size, char etag[ORIG
     }
     pthread_mutex_unlock(&m->mu);
     return it != NULL;
+}
+
+bool meta_known_sha(struct meta *m, const char *name, uint8_t sha[SHA256_SIZE])
+{
+    char tag[ORIGIN_ETAG_MAX] = "";
+    pthread_mutex_lock(&m->mu);
+    const struct meta_item *it = meta_list_find(&m->list, META_FILE, name);
+    const struct meta_item *shard = it ? NULL : meta_list_find(&m->list, META_SHARD, name);
+    if (it) {
+        memcpy(sha, it->sha, SHA256_SIZE);
+    } else if (shard && *shard->etag) { /* "..." */
+        snprintf(tag, sizeof tag, "%s", shard->etag + (*shard->etag == '"'));
+        tag[strcspn(tag, "\"")] = 0;
+    }
+    pthread_mutex_unlock(&m->mu);
+    return it || adopt_hex_sha(tag, sha);
 }
 
 void meta_learned(struct meta *m, const char *name, uint64_t size, const char *etag)

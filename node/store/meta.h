@@ -27,6 +27,8 @@ int meta_get_blob(struct meta *m, struct buf *out, struct err *e);
 int meta_put_blob(struct meta *m, const void *p, size_t n, struct err *e);
 /* Size and entity tag on record of a shard: false when there is none. */
 bool meta_shard(struct meta *m, const char *name, uint64_t *size, char etag[ORIGIN_ETAG_MAX]);
+/* The SHA-256 of a file on record: metadata, or a shard whose entity tag is 64 hex digits. */
+bool meta_known_sha(struct meta *m, const char *name, uint8_t sha[SHA256_SIZE]);
 /* Remember them; written with the next meta_save. */
 void meta_learned(struct meta *m, const char *name, uint64_t size, const char *etag);
 /* Write origin.txt if something has changed. */

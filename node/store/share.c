@@ -119,6 +119,8 @@ static void serve(struct share *h, struct read_job *j)
         code = disk_read_chunk(st->disk, j->id, r->chunk, p, &r->n, &e);
         if (code == ERR_NOMEM) {
             code = ERR_BUSY;
+        } else if (code == ERR_OFFLINE) { /* an adopted folder's, said already */
+            code = ERR_NOTFOUND;
         } else if (code && code != ERR_BUSY) {
             damaged(st, &e);
             code = code == ERR_NOTFOUND ? code : ERR_DIGEST;

@@ -120,6 +120,12 @@ static int expect_shards(struct store *st, struct err *e)
     return 0;
 }
 
+/* disk_opts.known_sha; a hub's entity tag of a shard is its SHA-256. */
+static bool known_sha(void *ctx, const char *file, uint8_t sha[SHA256_SIZE])
+{
+    return meta_known_sha(ctx, file, sha);
+}
+
 static int open_tiers(struct store *st, struct err *e)
 {
     int r = 0;
@@ -151,6 +157,8 @@ static int open_tiers(struct store *st, struct err *e)
             .taken_back = words_taken_back,
             .voided = words_voided,
             .words_ctx = st,
+            .known_sha = known_sha,
+            .known_ctx = st->meta,
         }; /* its limits come from trim_open */
         r = disk_open(&d, &st->disk, e);
         r = r ? r : trim_open(st, e);
@@ -213,6 +221,7 @@ int store_open(const struct store_opts *o, struct store **out, struct err *e)
         st->ent = calloc(st->n_ent ? st->n_ent : 1, sizeof *st->ent);
         r = st->ent ? worker_start(st, e) : err_set(e, ERR_NOMEM, "out of memory");
         r = r ? r : trim_start(st, e);
+        r = r || !st->disk ? r : upkeep_start(st, e);
     }
     if (r) {
         store_close(st);
@@ -237,6 +246,7 @@ void store_close(struct store *st)
     pthread_mutex_lock(&st->mu);
     st->closing = true;
     pthread_mutex_unlock(&st->mu);
+    upkeep_stop(st);
     origin_stop(st->origin); /* ends its parts; what is complete goes on to the publisher */
     in_stop(st);             /* likewise */
     worker_stop(st);

@@ -70,23 +70,49 @@ static void admit(struct store *st, struct entry *en)
 /* A damaged or missing cache file: named, then fetched again inside the same request. */
 static void refetch(struct store *st, struct entry *en, const struct err *e)
 {
-    st->s.refetched++;
+    uint32_t id = eng_id(st, en);
+    bool lent = e->code == ERR_OFFLINE; /* an adopted folder's: said already */
+    st->s.refetched += !lent;
     if (e->code == ERR_DIGEST) {
         st->s.bad_chunks++;
     }
-    if (!eng_can_fetch(st) || ++en->tries > 3) {
+    en->past_lent |= lent;
+    bool elsewhere = eng_can_fetch(st) || disk_has(st->disk, id) ||
+                     (!en->past_lent && disk_offers(st->disk, id));
+    if (!elsewhere || (!lent && ++en->tries > 3)) {
         struct err e2 = *e;
-        if (!eng_can_fetch(st)) {
+        if (!elsewhere) {
             err_prefix(&e2, "offline, so it cannot be fetched again");
         }
         eng_fail(st, en, e->code, &e2);
         return;
     }
-    pthread_mutex_unlock(&st->mu);
-    eng_log(st, "%s; fetching it again", e->msg);
-    pthread_mutex_lock(&st->mu);
+    if (!lent) {
+        pthread_mutex_unlock(&st->mu);
+        eng_log(st, "%s; fetching it again", e->msg);
+        pthread_mutex_lock(&st->mu);
+    }
     en->state = ENT_IDLE;
-    eng_want(st, eng_id(st, en), (enum store_prio)en->prio, true);
+    eng_want(st, id, (enum store_prio)en->prio, en->want_ram);
+}
+
+/* Somebody wants it on disk: what an adopted folder offers is there once it was looked at. */
+static void job_look(struct store *st, struct entry *en)
+{
+    uint32_t id = eng_id(st, en);
+    struct err e = {0};
+    pthread_mutex_unlock(&st->mu);
+    int r = disk_offers(st->disk, id) ? disk_look_at(st->disk, id, NULL, &e) : 0;
+    pthread_mutex_lock(&st->mu);
+    if (r) {
+        refetch(st, en, &e);
+        return;
+    }
+    en->state = ENT_IDLE;
+    eng_on_disk(st, en);
+    if (en->want_ram || en->waiters) {
+        eng_want(st, id, (enum store_prio)en->prio, en->want_ram);
+    }
 }
 
 static void job_read(struct store *st, struct entry *en)
@@ -94,6 +120,10 @@ static void job_read(struct store *st, struct entry *en)
     uint32_t id = eng_id(st, en);
     const struct model_object *ob = eng_object(st, id);
     struct err e = {0};
+    if (!st->in_place && !en->want_ram) {
+        job_look(st, en);
+        return;
+    }
     struct ram_slot *s = eng_slot(st, en);
     if (!s) {
         char name[128];

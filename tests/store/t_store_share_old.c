@@ -152,7 +152,7 @@ static void t_old(void **state)
     assert_int_equal(version(&r), 1);
     rig_open(&r);
     assert_int_equal(r.log.n, 0); /* nothing was removed, nothing is wrong */
-    assert_int_equal(version(&r), 3);
+    assert_int_equal(version(&r), 4);
     get_all(&r, 3);
     assert_int_equal(origin_bytes(&r), 0);
     struct store_basis b;
