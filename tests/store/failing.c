@@ -64,6 +64,15 @@ uint64_t failing_failed(void)
     return atomic_load(&failed_now);
 }
 
+unsigned failing_open_files(void)
+{
+    unsigned n = 0;
+    for (int i = 0; i < FDS; i++) {
+        n += atomic_load(&ours[i]);
+    }
+    return n;
+}
+
 static bool path_is_ours(const char *path)
 {
     return under_n && strncmp(path, under, under_n) == 0;

@@ -29,6 +29,8 @@ void failing_off(void);
 /* Calls of a kind since failing_set, and those that have failed. */
 uint64_t failing_count(enum failing_call kind);
 uint64_t failing_failed(void);
+/* Files under the folder that are open. */
+unsigned failing_open_files(void);
 extern const char *const failing_name[FAILING_CALLS + 1];
 
 #endif

@@ -265,7 +265,7 @@ static void serve(struct up *u, uint32_t id, unsigned mode, int code)
             c[i][len[i] - 1] ^= 1;
             sha256(c[i], len[i], sha[i]);
         }
-        res.code = r ? err_set(&e, r, "it could not be had")
+        res.code = r ? err_set(&e, r, "it could not be had (%s)", err_text(r))
                      : put_all(u, put, id, mode, n, c, len, sha, &e);
         res.peer_bytes =
             res.code || mode & UP_ORIGIN ? 0 : model_object(store_model(u->to), id)->size;

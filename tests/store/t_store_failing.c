@@ -200,6 +200,7 @@ static void one_round(const struct fault *f)
     }
     store_close(st);
     failing_off();
+    assert_int_equal(failing_open_files(), 0);
     check_after(f);
 }
 
@@ -259,9 +260,37 @@ static void t_each(void **state)
     assert_true(g.fired > 0);
 }
 
+/* One fault again, as a failure has named it: KIND FROM TIMES ERRNO PEER, twenty times. */
+static struct fault again;
+
+static void t_again(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 20; i++) {
+        one_round(&again);
+    }
+}
+
+static bool read_fault(char **argv)
+{
+    for (int k = 0; k <= FAILING_CALLS; k++) {
+        if (strcmp(argv[0], failing_name[k]) == 0) {
+            again = (struct fault){.kind = (enum failing_call)k,
+                                   .from = strtoul(argv[1], NULL, 10),
+                                   .times = strtoul(argv[2], NULL, 10),
+                                   .error = (int)strtol(argv[3], NULL, 10),
+                                   .peer = *argv[4] == '1'};
+            return true;
+        }
+    }
+    return false;
+}
+
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest t[] = {cmocka_unit_test(t_each)};
+    const struct CMUnitTest each[] = {cmocka_unit_test(t_each)};
+    const struct CMUnitTest one[] = {cmocka_unit_test(t_again)};
+    bool only = argc == 6 && read_fault(argv + 1);
     g.all = argc > 1 && strcmp(argv[1], "all") == 0;
     g.tmp = util_tmpdir();
     g.cache = util_path("%s/cache", g.tmp);
@@ -271,7 +300,8 @@ int main(int argc, char **argv)
     rig_close(&g.giver); /* all is published */
     rig_open(&g.giver);
     failing_under(g.cache);
-    int r = cmocka_run_group_tests_name("store_failing", t, NULL, NULL);
+    int r = only ? cmocka_run_group_tests_name("store_failing", one, NULL, NULL)
+                 : cmocka_run_group_tests_name("store_failing", each, NULL, NULL);
     rig_end(&g.giver);
     util_rmtree(g.tmp);
     util_log_free(&g.log);
