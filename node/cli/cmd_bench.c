@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT
  * cmd_bench.c: `shoal bench kernels`: how near the matrix products come to the memory's read rate;
  * `shoal bench peer` (bench_peer.c): how near two nodes come to plain TLS; `shoal bench cache`
- * (bench_cache.c): what a cache would have saved on recorded routes. */
+ * (bench_cache.c): what a cache would have saved on recorded routes; `shoal bench read`
+ * (bench_read.c): how near cold reads of experts come to fio. */
 #include "kernels/bench.h"
 #include "node/cli/bench_cache.h"
 #include "node/cli/bench_peer.h"
+#include "node/cli/bench_read.h"
 #include "node/cli/cli.h"
 
 #include <errno.h>
@@ -19,6 +21,7 @@ struct bench_opts {
     struct opt_real seconds;
     const char *only;
     struct opt_count flat, disk;
+    const char *model, *home, *cache;
 };
 
 static const char *const isa_names[] = {"auto", "scalar", "avx2", "neon", NULL};
@@ -41,9 +44,17 @@ static const struct opt cache_opts[] = {
     {"disk", "SIZE", "bytes a second that are read in place of a miss; default 6G", OPT_BYTES,
      AT(disk), 1, 1e15, NULL},
 };
+static const struct opt read_opts[] = {
+    {"model", "M", "the model whose experts are read: a folder or an http(s) URL", OPT_TEXT,
+     AT(model), 0, 0, NULL},
+    {"home", "DIR", "the home with the cache; default: the platform's place", OPT_TEXT, AT(home), 0,
+     0, NULL},
+    {"cache", "DIR", "the cache, in place of a home's", OPT_TEXT, AT(cache), 0, 0, NULL},
+};
 static const struct opt_group groups[] = {
     {"Benchmark", own_opts, sizeof own_opts / sizeof *own_opts, 0},
     {"Of cache", cache_opts, sizeof cache_opts / sizeof *cache_opts, 0},
+    {"Of read", read_opts, sizeof read_opts / sizeof *read_opts, 0},
     {"General", common_opts_table, COMMON_OPTS_COUNT, 0},
 };
 #undef AT
@@ -70,21 +81,41 @@ static int run_peer(struct cli *c, const struct bench_opts *o)
     return cli_bench_peer(c, o->seconds.set ? o->seconds.v : 20);
 }
 
+static int run_read(struct cli *c, const struct bench_opts *o)
+{
+    if (o->isa.set || o->threads.set || o->memory.set || o->only) {
+        return cli_usage(c, "bench read: --isa, --threads, --memory and --only are of kernels");
+    }
+    if (!o->model || (o->home && o->cache)) {
+        return cli_usage(c, "bench read: give --model M, and at most one of --home and --cache");
+    }
+    return cli_bench_read(c, o->model, o->home, o->cache, o->seconds.set ? o->seconds.v : 20);
+}
+
 static int run(struct cli *c, const void *opts, int argc, char **argv)
 {
     const struct bench_opts *o = opts;
+    bool read = strcmp(argv[0], "read") == 0;
+    if (!read && (o->model || o->home || o->cache)) {
+        return cli_usage(c, "bench %.20s: --model, --home and --cache are of read", argv[0]);
+    }
     if (strcmp(argv[0], "cache") == 0) {
         return run_cache(c, o, argc, argv);
     }
     if (argc > 1 || o->flat.set || o->disk.set) {
         return cli_usage(c, "bench %.20s: a file, --flat and --disk are of cache", argv[0]);
     }
+    if (read) {
+        return run_read(c, o);
+    }
     if (strcmp(argv[0], "peer") == 0) {
         return run_peer(c, o);
     }
     if (strcmp(argv[0], "kernels") != 0) {
         return cli_usage(
-            c, "bench: there is no benchmark \"%.100s\"; there are: kernels, peer and cache",
+            c,
+            "bench: there is no benchmark \"%.100s\"; there are: kernels, peer, cache and "
+            "read",
             argv[0]);
     }
     struct kern_bench_opts b = {.isa = o->isa.set ? (enum kern_isa)o->isa.v : KERN_ISA_AUTO,
@@ -123,7 +154,7 @@ static int run(struct cli *c, const void *opts, int argc, char **argv)
 
 const struct command cmd_bench = {
     .name = "bench",
-    .args = "kernels|peer|cache [FILE]",
+    .args = "kernels|peer|cache|read [FILE]",
     .summary = "measure this machine",
     .details =
         "kernels: packed weight bytes a second of each matrix product at Kimi K3's shapes, beside\n"
@@ -139,10 +170,15 @@ const struct command cmd_bench = {
         "\n"
         "cache: experts that a model chose (shoal run --record-routes FILE) through caches of\n"
         "several sizes and policies: the share found, the bytes read for a token, the time they\n"
-        "take. The optimum knows the future: no policy can do better.",
+        "take. The optimum knows the future: no policy can do better.\n"
+        "\n"
+        "read: experts of the cache as a token reads them when none is in memory, beside the "
+        "program\n"
+        "fio (to be installed apart) with the same files, readers and sizes.",
     .examples = "  shoal bench kernels\n  shoal bench kernels --only mxfp4 --seconds 5 --json\n"
                 "  shoal bench peer --seconds 40\n"
-                "  shoal bench cache chat.routes --disk 6G\n  shoal bench cache --flat 100\n",
+                "  shoal bench cache chat.routes --disk 6G\n  shoal bench cache --flat 100\n"
+                "  shoal bench read --model https://host/model\n",
     .groups = groups,
     .n_groups = sizeof groups / sizeof *groups,
     .min_args = 1,

@@ -6,6 +6,7 @@
 #include "node/store/disk_inner.h"
 #include "node/store/journal.h"
 #include "node/store/layout.h"
+#include "node/store/uncached.h"
 #include "proto/base/file.h"
 
 #include <dirent.h>
@@ -245,6 +246,11 @@ static int open_model(struct disk *d, struct err *e)
     }
     layout_sweep(d->o.cache_dir, false);
     layout_sweep(d->dir, false);
+    char *same = layout_path("%s/same", d->dir);
+    if (same) {
+        layout_sweep(same, true);
+    }
+    free(same);
     layout_unlock(lock);
     if (!r) {
         r = catalog_open(d->o.cache_dir, d->o.log, d->o.log_ctx, &d->cat, e);
@@ -289,6 +295,7 @@ int disk_open(const struct disk_opts *o, struct disk **out, struct err *e)
     }
     d->o = *o;
     d->n = model_object_count(o->m);
+    d->uncached = uncached_wins(model_expert_bytes(o->m) + model_spine_bytes(o->m));
     d->it = calloc(d->n ? d->n : 1, sizeof *d->it);
     d->dir = layout_model_dir(o->cache_dir, model_root(o->m));
     d->journal = d->dir ? layout_path("%s/digests.log", d->dir) : NULL;

@@ -233,6 +233,10 @@ int disk_publish(struct disk *d, struct disk_file *list, struct err *e);
 void disk_abandon(struct disk *d, struct disk_file *f, bool keep);
 void disk_free(struct disk *d, struct disk_file *f);
 
+/* The file of an object in the cache itself, malloc'ed; NULL: there is none, or no memory. */
+char *disk_file_path(struct disk *d, uint32_t id);
+/* Is an object of this size read past the page cache, and how many bytes at a time? */
+bool disk_past_cache(const struct disk *d, uint64_t size, size_t *step);
 /* Root folder of this model in the cache, for sentences. */
 const char *disk_path(const struct disk *d);
 uint64_t disk_used(struct disk *d);

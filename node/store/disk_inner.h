@@ -13,6 +13,7 @@
 #include <pthread.h>
 
 #define DISK_CHUNKS_KEPT 8
+#define DISK_READ_SIZE ((size_t)4 << 20) /* of whole objects at a time; whole chunks */
 
 struct disk_item {
     struct digest *digest; /* on record; those that it has replaced hang on it to the end */
@@ -47,6 +48,7 @@ struct disk {
     uint32_t n;
     struct catalog *cat;
     int64_t model_no;
+    bool uncached; /* large objects are read past the page cache */
     struct session *session;
     struct book *book;
     uint64_t self; /* bit of this node among members */

@@ -3,6 +3,7 @@
 #include "node/store/disk_inner.h"
 
 #include "node/store/layout.h"
+#include "node/store/uncached.h"
 #include "proto/base/file.h"
 
 #include <errno.h>
@@ -49,6 +50,20 @@ void disk_drop_kept(struct disk *d, uint32_t id)
     }
 }
 
+char *disk_file_path(struct disk *d, uint32_t id)
+{
+    pthread_mutex_lock(&d->mu);
+    bool own = d->it[id].own;
+    pthread_mutex_unlock(&d->mu);
+    return own ? layout_object(d->dir, d->o.m, id) : NULL;
+}
+
+bool disk_past_cache(const struct disk *d, uint64_t size, size_t *step)
+{
+    *step = DISK_READ_SIZE;
+    return d->uncached && size >= CHUNK_SIZE;
+}
+
 /* A digest never changes or goes away before disk_close, so it may be used without the lock. */
 const struct digest *disk_digest_of(struct disk *d, uint32_t id)
 {
@@ -84,15 +99,15 @@ struct open_file {
     const struct digest *dg;
     struct adopt_place at;
     char name[128];
-    int fd;
+    struct uncached u;
 };
 
-/* ERR_BUSY: nothing is wrong with the file. */
-static int open_object(struct disk *d, uint32_t id, struct open_file *f, struct err *e)
+/* `past` the page cache, if it can be. ERR_BUSY: nothing is wrong with the file. */
+static int open_object(struct disk *d, uint32_t id, bool past, struct open_file *f, struct err *e)
 {
     const struct model_object *o = model_object(d->o.m, id);
     model_object_name(d->o.m, id, f->name, sizeof f->name);
-    f->fd = -1;
+    f->u.fd = -1;
     pthread_mutex_lock(&d->mu);
     f->dg = d->it[id].digest;
     bool ok = adopt_where(d, id, &f->at);
@@ -104,17 +119,17 @@ static int open_object(struct disk *d, uint32_t id, struct open_file *f, struct 
         return err_set(e, ERR_NOTFOUND, "%s has no digest on record", f->name);
     }
     const char *kind = f->at.folder ? "adopted" : "cache", *path = f->at.path;
-    f->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not block us */
+    uncached_open(&f->u, path, O_NONBLOCK, past); /* a pipe must not block us */
     struct stat st;
-    if (f->fd < 0 && errno == ENOENT) {
+    if (f->u.fd < 0 && errno == ENOENT) {
         return err_set(e, ERR_NOTFOUND, "%s is missing from the %s (%s is gone)", f->name,
                        f->at.folder ? "adopted folder" : "cache", path);
     }
-    if (f->fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM)) {
+    if (f->u.fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM)) {
         return err_set(e, ERR_BUSY, "%s: cannot open the %s file %s: %s", f->name, kind, path,
                        strerror(errno));
     }
-    if (f->fd < 0 || fstat(f->fd, &st) != 0) {
+    if (f->u.fd < 0 || fstat(f->u.fd, &st) != 0) {
         return err_sys(e, errno, "%s: cannot open the %s file %s", f->name, kind, path);
     }
     if (!f->at.folder && (uint64_t)st.st_size != o->size) {
@@ -142,23 +157,27 @@ static bool close_object(struct disk *d, uint32_t id, struct open_file *f, int *
             disk_forget(d, id, f->at.path);
         }
     }
-    if (f->fd >= 0) {
-        close(f->fd);
+    if (f->u.fd >= 0) {
+        close(f->u.fd);
     }
     free(f->at.path);
     return again;
 }
 
-static int read_chunk(const struct open_file *f, uint32_t i, uint8_t *p, struct err *e)
+/* n bytes at off, whole chunks but for the object's last one: read together, then verified. */
+static int read_chunks(struct open_file *f, uint64_t off, uint8_t *p, size_t n, struct err *e)
 {
-    size_t n = chunk_len(f->dg->size, i);
-    int r = file_pread(f->fd, f->at.path, p, n, f->at.at + (uint64_t)i * CHUNK_SIZE, e);
+    int r = uncached_read(&f->u, f->at.path, p, n, f->at.at + off, e);
     if (r) {
         err_prefix(e, "%s", f->name);
-    } else if (chunk_xxh(p, n) != f->dg->xxh[i]) {
-        r = err_set(e, ERR_DIGEST,
-                    "%s: the %s file %s is damaged (the checksum of its MiB %u differs)", f->name,
-                    f->at.folder ? "adopted" : "cache", f->at.path, i);
+    }
+    for (size_t at = 0; !r && at < n; at += CHUNK_SIZE) {
+        uint32_t i = (uint32_t)((off + at) / CHUNK_SIZE);
+        if (chunk_xxh(p + at, chunk_len(f->dg->size, i)) != f->dg->xxh[i]) {
+            r = err_set(e, ERR_DIGEST,
+                        "%s: the %s file %s is damaged (the checksum of its MiB %u differs)",
+                        f->name, f->at.folder ? "adopted" : "cache", f->at.path, i);
+        }
     }
     return r;
 }
@@ -168,12 +187,16 @@ int disk_read(struct disk *d, uint32_t id, uint8_t *p, struct err *e)
     if (disk_offers(d, id)) {
         return disk_look_at(d, id, p, e);
     }
+    uint64_t size = model_object(d->o.m, id)->size;
     for (int tries = 0;; tries++) {
         struct open_file f;
         struct err e1 = {0};
-        int r = open_object(d, id, &f, &e1);
-        for (uint32_t i = 0; !r && i < f.dg->n; i++) {
-            r = read_chunk(&f, i, p + (size_t)i * CHUNK_SIZE, &e1);
+        size_t step;
+        bool past = disk_past_cache(d, size, &step);
+        int r = open_object(d, id, past, &f, &e1);
+        for (uint64_t off = 0; !r && off < size; off += step) {
+            size_t n = size - off < step ? (size_t)(size - off) : step;
+            r = read_chunks(&f, off, p + off, n, &e1);
         }
         if (close_object(d, id, &f, &r, &e1) && !tries) {
             continue;
@@ -191,14 +214,14 @@ int disk_read_chunk(struct disk *d, uint32_t id, uint32_t chunk, uint8_t *p, siz
     for (int tries = 0;; tries++) {
         struct open_file f;
         struct err e1 = {0};
-        int r = open_object(d, id, &f, &e1);
+        int r = open_object(d, id, false, &f, &e1);
         if (!r && chunk >= f.dg->n) {
             close_object(d, id, &f, &r, &e1);
             return err_set(e, ERR_ARG, "%s has no MiB %u", f.name, chunk);
         }
         if (!r) {
-            r = read_chunk(&f, chunk, p, &e1);
             *n = chunk_len(f.dg->size, chunk);
+            r = read_chunks(&f, (uint64_t)chunk * CHUNK_SIZE, p, *n, &e1);
         }
         if (close_object(d, id, &f, &r, &e1) && !tries) {
             continue;

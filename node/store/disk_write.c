@@ -4,6 +4,7 @@
 
 #include "node/store/journal.h"
 #include "node/store/layout.h"
+#include "node/store/uncached.h"
 #include "proto/base/file.h"
 
 #include <errno.h>
@@ -410,6 +411,9 @@ int disk_publish(struct disk *d, struct disk_file *list, struct err *e)
     struct err e1 = {0};
     for (struct disk_file *f = list; f; f = f->next) {
         f->result = file_sync(f->fd, "a file of the cache", &e1);
+        if (!f->result && d->uncached) {
+            uncached_forget(f->fd);
+        }
         if (f->result && !first) {
             first = f->result;
             *e = e1;

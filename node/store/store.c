@@ -381,3 +381,12 @@ enum store_tier store_where(struct store *st, uint32_t id)
     pthread_mutex_unlock(&st->mu);
     return st->origin ? STORE_ORIGIN : peers ? STORE_PEERS : STORE_NOWHERE;
 }
+
+char *store_file(struct store *st, uint32_t id, bool *past, size_t *step)
+{
+    if (!st->disk || id >= st->n_ent) {
+        return NULL;
+    }
+    *past = disk_past_cache(st->disk, model_object(st->m, id)->size, step);
+    return disk_file_path(st->disk, id);
+}

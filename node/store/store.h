@@ -153,4 +153,10 @@ void store_get_stats(struct store *st, struct store_stats *out);
 /* Where an object is now, without touching it: for progress, status and doctor. */
 enum store_tier store_where(struct store *st, uint32_t id);
 
+/* Objects that are read from the disk at the same time: a layer's experts. */
+#define STORE_READS 16
+/* For measurements: the file in which an object lies on disk, malloc'ed; NULL: it does not, or
+ * there is no memory. *past: it is read past the page cache, *step bytes at a time. */
+char *store_file(struct store *st, uint32_t id, bool *past, size_t *step);
+
 #endif

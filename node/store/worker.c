@@ -14,7 +14,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define WORKERS 4
 #define PUBLISH_AT_ONCE 64
 
 int worker_read_in_place(struct store *st, uint32_t id, uint64_t off, void *p, size_t n,
@@ -271,11 +270,11 @@ static void *publisher_main(void *arg)
 
 int worker_start(struct store *st, struct err *e)
 {
-    st->workers = calloc(WORKERS, sizeof *st->workers);
+    st->workers = calloc(STORE_READS, sizeof *st->workers);
     if (!st->workers) {
         return err_set(e, ERR_NOMEM, "out of memory");
     }
-    for (int i = 0; i < WORKERS; i++) {
+    for (int i = 0; i < STORE_READS; i++) {
         int r = pthread_create(&st->workers[i], NULL, worker_main, st);
         if (r) {
             return err_sys(e, r, "cannot start a thread for disk reads");

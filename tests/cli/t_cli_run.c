@@ -223,7 +223,6 @@ static void t_sampling(void **state)
     }
 }
 
-/* A shard cut short: exit 1, file and reason; never an answer. */
 /* What the routers chose, recorded and replayed: the numbers belong to this run. */
 static void t_routes(void **state)
 {
@@ -265,6 +264,45 @@ static void t_routes(void **state)
     spawn_free(&r);
 }
 
+/* What is read are the experts that a run has left in the cache. */
+static void t_bench_read(void **state)
+{
+    char dir[] = "/tmp/t_cli_read.XXXXXX", cmd[64];
+    struct spawn_result r;
+    assert_non_null(mkdtemp(dir));
+    SPAWN(&r, NULL, "bench", "read", "--model", MODEL, "--cache", dir, "--seconds", "0");
+    assert_int_equal(r.status, 1);
+    assert_non_null(strstr(r.err.p, "fewer than 16 experts"));
+    spawn_free(&r);
+    SPAWN(&r, NULL, "run", "--model", MODEL, "--cache", dir, "--ids", "1,2,3", "--max-new", "2",
+          "--ignore-eos", "--json");
+    assert_int_equal(r.status, 0);
+    spawn_free(&r);
+    SPAWN(&r, NULL, "bench", "read", "--model", MODEL, "--cache", dir, "--seconds", "0", "--json");
+    assert_int_equal(r.status, 0);
+    json_int_t files = json_integer_value(json_object_get(r.json, "files"));
+    assert_true(files >= 16 && files % 16 == 0);
+    assert_int_equal(json_integer_value(json_object_get(r.json, "rounds")), 3);
+    assert_false(json_is_true(json_object_get(r.json, "past_page_cache")));
+    assert_true(json_real_value(json_object_get(r.json, "store_bytes_s")) > 0);
+    const json_t *fio = json_object_get(r.json, "fio_bytes_s"), /* not everywhere */
+        *ratio = json_object_get(r.json, "ratio");
+    assert_true(json_is_null(fio) ? json_is_null(ratio) : json_real_value(ratio) > 0);
+    spawn_free(&r);
+    SPAWN(&r, NULL, "bench", "read");
+    assert_int_equal(r.status, 2);
+    spawn_free(&r);
+    SPAWN(&r, NULL, "bench", "read", "--model", MODEL, "--threads", "2");
+    assert_int_equal(r.status, 2);
+    spawn_free(&r);
+    SPAWN(&r, NULL, "bench", "kernels", "--cache", dir);
+    assert_int_equal(r.status, 2);
+    spawn_free(&r);
+    snprintf(cmd, sizeof cmd, "rm -r '%s'", dir);
+    assert_int_equal(system(cmd), 0);
+}
+
+/* A shard cut short: exit 1, file and reason; never an answer. */
 static void t_cut_shard(void **state)
 {
     char dir[] = "/tmp/t_cli_cut.XXXXXX", cmd[1400];
@@ -337,9 +375,11 @@ int main(int argc, char **argv)
 {
     brief = argc > 1 && !strcmp(argv[1], "brief");
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(t_greedy),    cmocka_unit_test(t_logits),    cmocka_unit_test(t_receipt),
-        cmocka_unit_test(t_chat),      cmocka_unit_test(t_raw),       cmocka_unit_test(t_sampling),
-        cmocka_unit_test(t_cut_shard), cmocka_unit_test(t_positions), cmocka_unit_test(t_routes),
+        cmocka_unit_test(t_greedy),     cmocka_unit_test(t_logits),
+        cmocka_unit_test(t_receipt),    cmocka_unit_test(t_chat),
+        cmocka_unit_test(t_raw),        cmocka_unit_test(t_sampling),
+        cmocka_unit_test(t_bench_read), cmocka_unit_test(t_cut_shard),
+        cmocka_unit_test(t_positions),  cmocka_unit_test(t_routes),
     };
     return cmocka_run_group_tests_name("cli_run", tests, setup, teardown);
 }

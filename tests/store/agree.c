@@ -95,6 +95,11 @@ int agree_orphans(struct disk *d, const char *cache, const struct model *m)
     for (uint32_t id = 0; d && id < model_object_count(m); id++) {
         known += disk_has_partial(d, id);
     }
-    return util_count_files(cache, ".part", NULL) + util_count_files(cache, ".rec", NULL) +
-           util_count_files(cache, ".tmp", NULL) - 2 * known;
+    return util_count_files(cache, ".part", NULL) + util_count_files(cache, ".rec", NULL) -
+           2 * known;
+}
+
+int agree_cut_off(const char *cache)
+{
+    return util_count_files(cache, ".tmp", NULL);
 }

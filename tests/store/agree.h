@@ -8,8 +8,9 @@
 /* Asserts it, object by object, with the sums of bytes; nothing may be in publication or be
  * evicted meanwhile, and nobody may watch the disk (disk_watch). Returns the number of files. */
 uint32_t agree(struct disk *d, const char *cache, const struct model *m);
-/* Files of unfinished objects that the disk tier (NULL: it is closed) knows nothing of, and files
- * left by writes that failed. */
+/* Files of unfinished objects that the disk tier (NULL: it is closed) knows nothing of. */
 int agree_orphans(struct disk *d, const char *cache, const struct model *m);
+/* Files left by writes that failed, which a start clears away. */
+int agree_cut_off(const char *cache);
 
 #endif

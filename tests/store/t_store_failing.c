@@ -122,7 +122,7 @@ static void no_orphans(struct store *st, const struct fault *f)
 {
     int n = agree_orphans(st->disk, g.cache, st->m);
     if (n) {
-        about(f, "left over");
+        about(f, "unfinished objects that nobody knows of");
         fail_msg("%d files", n);
     }
 }
@@ -136,6 +136,12 @@ static void check_after(const struct fault *f)
         fail_msg("%s", e.msg);
     }
     no_orphans(st, f);
+    if (agree_cut_off(g.cache)) {
+        char *first;
+        util_count_files(g.cache, ".tmp", &first);
+        about(f, "left over by a write");
+        fail_msg("%s", first);
+    }
     agree(st->disk, g.cache, st->m);
     for (uint32_t id = 0; id < st->n_ent; id++) {
         if (disk_has(st->disk, id)) {

@@ -96,6 +96,10 @@ static void t_places(void **state)
     uint32_t id = model_expert_id(store_model(st), 92, 99);
     assert_int_equal(store_where(st, id), STORE_DISK);
     assert_int_equal(store_get(st, id, STORE_DEMAND, 0, &v, &e), 0);
+    uint8_t *want = malloc(K3_EXPERT_BYTES);
+    k3_bytes(93, k3_expert_at(92, 99), want, K3_EXPERT_BYTES);
+    assert_memory_equal(v.p, want, K3_EXPERT_BYTES);
+    free(want);
     store_release(st, &v);
     store_close(st);
     util_rmtree(cache);

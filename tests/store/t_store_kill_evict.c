@@ -114,6 +114,7 @@ static uint32_t look(const char *cache, uint32_t *partial)
         }
     }
     assert_int_equal(agree_orphans(st->disk, cache, st->m), 0);
+    assert_int_equal(agree_cut_off(cache), 0);
     assert_int_equal(log.n, 0); /* nothing damaged, nothing to complain about */
     store_close(st);
     util_log_free(&log);

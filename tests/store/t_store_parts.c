@@ -4,6 +4,8 @@
 #include "tests/store/util.h"
 
 #include "node/store/catalog.h"
+#include "node/store/uncached.h"
+#include "proto/base/file.h"
 #include "node/store/chunk.h"
 #include "node/store/http_head.h"
 #include "node/store/journal.h"
@@ -13,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static void t_digest(void **s)
 {
@@ -369,11 +372,64 @@ static void t_basis(void **s)
     free(d);
 }
 
+/* On the volume of the working folder, which may know of reads past the cache, and in memory. */
+static void t_uncached(void **s)
+{
+    (void)s;
+    enum { SIZE = 3 * 4096 + 1000 };
+    char *mem = util_tmpdir(), here[] = "./uncached-XXXXXX";
+    assert_non_null(mkdtemp(here));
+    const char *dirs[] = {mem, here};
+    uint8_t *want = malloc(SIZE), *room = malloc(SIZE + 3 * 4096);
+    uint8_t *have = (uint8_t *)(((uintptr_t)room + 4095) & ~(uintptr_t)4095);
+    for (int i = 0; i < SIZE; i++) {
+        want[i] = (uint8_t)(i * 31 + i / 255);
+    }
+    for (int k = 0; k < 2; k++) {
+        char *p = util_path("%s/f", dirs[k]);
+        struct err e = {0};
+        assert_int_equal(file_write_atomic(p, want, SIZE, 0600, &e), 0);
+        static const struct {
+            size_t at, off, n; /* in memory, in the file */
+        } reads[] = {{0, 0, SIZE},        {0, 0, 8192}, {0, 4096, SIZE - 4096}, {1, 0, 4096},
+                     {0, 5, SIZE - 5},    {0, 8192, 1}, {0, SIZE - 1, 1},       {0, 0, 0},
+                     {0, 4096, 2 * 4096}, {7, 9, 100}};
+        for (int past = 0; past < 2; past++) {
+            for (size_t i = 0; i < sizeof reads / sizeof *reads; i++) {
+                struct uncached f;
+                assert_true(uncached_open(&f, p, 0, past) >= 0);
+                uncached_forget(f.fd);
+                for (int twice = 0; twice < 2; twice++) {
+                    memset(have, 0, SIZE + 7);
+                    assert_int_equal(
+                        uncached_read(&f, p, have + reads[i].at, reads[i].n, reads[i].off, &e), 0);
+                    assert_memory_equal(have + reads[i].at, want + reads[i].off, reads[i].n);
+                    assert_int_equal(have[reads[i].at + reads[i].n], 0);
+                }
+                close(f.fd);
+            }
+            struct uncached f; /* a file that is too short */
+            assert_true(uncached_open(&f, p, 0, past) >= 0);
+            assert_int_equal(uncached_read(&f, p, have, SIZE + 1, 0, &e), ERR_FORMAT);
+            close(f.fd);
+            assert_true(uncached_open(&f, "no/such/file", 0, past) < 0);
+        }
+        free(p);
+    }
+    assert_false(uncached_wins(1 << 20));
+    assert_true(uncached_wins((uint64_t)1 << 50));
+    util_rmtree(mem);
+    util_rmtree(here);
+    free(mem);
+    free(want);
+    free(room);
+}
+
 int main(void)
 {
-    const struct CMUnitTest t[] = {cmocka_unit_test(t_digest), cmocka_unit_test(t_journal),
-                                   cmocka_unit_test(t_record), cmocka_unit_test(t_list),
-                                   cmocka_unit_test(t_head),   cmocka_unit_test(t_basis),
-                                   cmocka_unit_test(t_catalog)};
+    const struct CMUnitTest t[] = {cmocka_unit_test(t_digest),  cmocka_unit_test(t_journal),
+                                   cmocka_unit_test(t_record),  cmocka_unit_test(t_list),
+                                   cmocka_unit_test(t_head),    cmocka_unit_test(t_basis),
+                                   cmocka_unit_test(t_catalog), cmocka_unit_test(t_uncached)};
     return cmocka_run_group_tests_name("store_parts", t, NULL, NULL);
 }

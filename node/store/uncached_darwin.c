@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT
+ * uncached_darwin.c: see uncached.h: F_NOCACHE, which asks for nothing of memory and lengths. */
+#include "node/store/uncached.h"
+
+#include <fcntl.h>
+
+int uncached_flag(void)
+{
+    return UNCACHED_NO_FLAG;
+}
+
+bool uncached_set(int fd, bool on)
+{
+    return fcntl(fd, F_NOCACHE, on ? 1 : 0) == 0;
+}
+
+void uncached_forget(int fd)
+{
+    (void)fd; /* pages that nobody uses are the first to go */
+}
