@@ -298,6 +298,7 @@ static void fill(struct mesh *m, struct mesh_place_peer *p, const struct key_id 
     p->connected = l && l->model_same;
     if (p->connected) {
         p->has_place = l->has_place;
+        p->complete = l->rx.synced;
         p->place = l->place;
         p->held = held_bits(m, l);
     }

@@ -42,6 +42,7 @@ struct mesh_place_peer {
     char name[WIRE_NAME_MAX + 1];
     bool connected; /* and shares this node's model; else a member of the roster, no more known */
     bool has_place;
+    bool complete; /* it has said all that it holds */
     struct mesh_place place;
     uint8_t *held; /* connected: bit i for object i of the mesh's extents, in their order */
 };

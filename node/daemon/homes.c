@@ -246,6 +246,18 @@ static void try_one(struct homes *h, uint32_t o, unsigned level, bool warm, uint
     }
 }
 
+/* Who has just come may not have said yet what it holds. */
+static bool settled(const struct homes *h, uint64_t at)
+{
+    unsigned ms = h->n->o.homes_settle_ms ? h->n->o.homes_settle_ms : HOMES_SETTLE_MS;
+    for (size_t i = 1; i < h->n_m; i++) {
+        if (h->m[i].connected && !h->m[i].said) {
+            ms = HOMES_SETTLE_MS;
+        }
+    }
+    return at > h->others_at + ms * MS_NS;
+}
+
 static void work(struct homes *h)
 {
     uint64_t now = clock_ns();
@@ -253,10 +265,8 @@ static void work(struct homes *h)
     bool warm = h->warm && store_has_origin(h->st);
     pthread_mutex_unlock(&h->mu);
     unsigned after = h->n->o.homes_after_ms ? h->n->o.homes_after_ms : HOMES_AFTER_MS;
-    /* who has just come may not have said yet what it holds, and the plan is from before that */
-    bool settled = now - h->others_at > HOMES_SETTLE_MS * MS_NS &&
-                   h->planned_at > h->others_at + HOMES_SETTLE_MS * MS_NS;
-    if (!h->may_background || !settled || (!warm && now - h->n->opened_at < after * MS_NS)) {
+    if (!h->may_background || !settled(h, h->planned_at) ||
+        (!warm && now - h->n->opened_at < after * MS_NS)) {
         return;
     }
     for (uint32_t o = h->n_experts; h->spine_too && o < h->n_all; o++) {
@@ -282,7 +292,7 @@ static void warm_over(struct homes *h)
     bool tell = h->warm_tell, warm = h->warm;
     h->warm_tell = false;
     bool over = warm && !tell && !h->n_flying && !missing && h->planned_at > h->looked_at &&
-                !h->n_open && clock_ns() - h->others_at > HOMES_SETTLE_MS * MS_NS;
+                !h->n_open && settled(h, clock_ns());
     if (over) {
         h->warm = false;
     }
@@ -299,7 +309,7 @@ static void warm_over(struct homes *h)
 static void ask_power(struct homes *h)
 {
     uint64_t now = clock_ns();
-    if (h->power_at && now - h->power_at < 10000 * MS_NS) {
+    if (h->power_at && h->power == power_now && now - h->power_at < HOMES_POWER_MS * MS_NS) {
         return;
     }
     struct power p;
@@ -365,7 +375,10 @@ static void *thread_main(void *arg)
     uint64_t round_at = 0, cost = 0;
     pthread_mutex_lock(&h->mu);
     while (!h->stop) {
-        uint64_t now = clock_ns(), pause = (h->dirty ? HOMES_ROUND_MS : HOMES_IDLE_MS) * MS_NS;
+        uint64_t now = clock_ns(), pause = HOMES_IDLE_MS * MS_NS;
+        if (h->dirty || (h->shoal && !settled(h, h->planned_at))) {
+            pause = HOMES_ROUND_MS * MS_NS;
+        }
         pause = pause > cost * HOMES_SHARE ? pause : cost * HOMES_SHARE;
         bool due = now - round_at >= pause;
         if (due || h->arrived) {

@@ -33,13 +33,15 @@
 #define HOMES_OFFER_MS 30000    /* until an offer is made again */
 #define HOMES_FAIL_MS 30000     /* until what failed is tried again */
 #define HOMES_STOCK 8           /* experts that may go at once: offers begin below it */
-#define HOMES_SETTLE_MS 3000    /* after somebody came or went */
+#define HOMES_SETTLE_MS 3000    /* after somebody came, said what it holds, or went */
+#define HOMES_POWER_MS 10000    /* between two questions to the system about the battery */
 #define HOMES_NOTES_MAX 4096    /* offers and answers that wait */
 
 struct homes_member {
     struct key_id id;
     char name[WIRE_NAME_MAX + 1];
     bool connected;
+    bool said;   /* connected, and has said what it holds */
     bool speaks; /* connected, and knows of homes */
     bool may_background;
     uint64_t budget, used;

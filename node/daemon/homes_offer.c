@@ -173,6 +173,9 @@ void homes_offer(struct homes *h)
     const struct homes_member *me = &h->m[0];
     uint64_t now = clock_ns(), stock = h->expert ? me->budget / h->expert / 16 : 0;
     uint32_t ids[HOMES_STOCK];
+    if (me->budget >= h->sums.model) {
+        return; /* there is room for all experts: nothing will have to go, though no room is left */
+    }
     stock = stock > HOMES_STOCK ? HOMES_STOCK : stock ? stock : 1;
     uint64_t room = me->budget > me->used && h->expert ? (me->budget - me->used) / h->expert : 0;
     if (me->used > me->budget && h->expert) { /* its budget has shrunk: all that is over */

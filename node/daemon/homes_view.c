@@ -80,9 +80,10 @@ static bool empty(const uint8_t *bits, uint32_t n)
 static void take_peer(struct homes *h, struct homes_member *x, struct mesh_place_peer *p,
                       int64_t now)
 {
-    if (!x->connected) {
+    if (!x->connected || (!x->said && p->complete)) {
         h->others_at = clock_ns();
     }
+    x->said = (x->connected && x->said) || p->complete;
     x->connected = true;
     x->speaks = p->has_place;
     x->seen = now;
@@ -92,8 +93,8 @@ static void take_peer(struct homes *h, struct homes_member *x, struct mesh_place
         x->budget = p->place.budget;
     }
     /* until it has said what it holds, what it held last counts */
-    if (p->held &&
-        (!empty(p->held, h->n_all) || clock_ns() - h->others_at > HOMES_SETTLE_MS * MS_NS)) {
+    if (p->held && (x->said || !empty(p->held, h->n_all) ||
+                    clock_ns() - h->others_at > HOMES_SETTLE_MS * MS_NS)) {
         free(x->held);
         x->held = p->held;
         p->held = NULL;

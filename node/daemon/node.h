@@ -34,6 +34,7 @@ struct node_opts {
     /* Homes (homes.h): copies in the background begin so long after the start, 30000; what stands
      * in for the look at batteries and networks (power.h), NULL: the system. */
     unsigned homes_after_ms;
+    unsigned homes_settle_ms; /* and so long after somebody came or went, 3000 */
     void (*power)(struct power *out);
     bool must_own;         /* ERR_BUSY with a sentence when another process owns the home */
     bool brief;            /* no lines about interfaces and peers that come and go as they should */

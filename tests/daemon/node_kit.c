@@ -113,6 +113,7 @@ void kit_open(struct kit_node *k, const char *model, const struct kit_node *to)
         .audit_ms = had.audit_ms,
         /* copies in the background would change what tests count */
         .homes_after_ms = had.homes_after_ms ? had.homes_after_ms : 3600000,
+        .homes_settle_ms = had.homes_settle_ms,
         .power = had.power,
         .stop = had.stop,
         .stop_ctx = had.stop_ctx,

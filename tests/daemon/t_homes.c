@@ -46,6 +46,7 @@ static void up(struct shoal *s, int i, double share)
     struct kit_node *k = &s->k[i];
     k->o.store.disk_budget = s->spine + (uint64_t)(share * (double)s->experts);
     k->o.homes_after_ms = 1;
+    k->o.homes_settle_ms = 100;
     k->o.power = power;
     kit_open(k, s->url, i ? &s->k[0] : NULL);
     for (int j = 1; j < i; j++) {
@@ -293,6 +294,32 @@ static void test_offer(void **state)
     end(&s);
 }
 
+/* Whose disk holds all experts is full, but nothing more can come: it gives nothing to others. */
+static void test_whole(void **state)
+{
+    struct shoal s = {0};
+    on_battery = false;
+    s.origin = kit_origin(s.url);
+    sizes(&s);
+    kit_keeper(&s.k[0]);
+    kit_member(&s.k[1], &s.k[0]);
+    up(&s, 0, 1.2);
+    kit_get_all(&s.k[0], 0, 1);
+    s.k[1].o.store.disk_budget = s.k[0].o.store.disk_budget;
+    kit_open(&s.k[1], s.url, &s.k[0]); /* no copies by itself: an offer alone brings something */
+    kit_connected(&s.k[0], 1);
+    until(kit_status(&s.k[0], "homes.used") == (double)s.experts);
+    until(kit_status(&s.k[0], "homes.members.1.budget") == (double)s.experts);
+    until(kit_status(&s.k[1], "homes.covered") == (double)s.experts);
+    usleep(500000); /* two rounds: enough to offer */
+    assert_int_equal(kit_status(&s.k[0], "homes.offered"), 0);
+    assert_int_equal(kit_status(&s.k[1], "homes.accepted"), 0);
+    assert_int_equal(kit_status(&s.k[1], "homes.used"), 0);
+    kit_end(&s.k[1]);
+    kit_end(&s.k[0]);
+    demo_server_stop(s.origin);
+}
+
 static void test_battery(void **state)
 {
     struct shoal s = {0};
@@ -364,7 +391,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_remembered), cmocka_unit_test(test_battery),
         cmocka_unit_test(test_below),      cmocka_unit_test(test_above),
-        cmocka_unit_test(test_offer),
+        cmocka_unit_test(test_offer),      cmocka_unit_test(test_whole),
     };
     cmocka_set_test_filter(getenv("KIT_ONLY"));
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -58,6 +58,9 @@ static void why(struct disco *d)
 static void on_signal(uv_signal_t *s, int number)
 {
     struct node *n = s->data;
+    if (!n->d) {
+        return; /* it ends; two signals sent at once come in any order where threads are several */
+    }
     if (number == SIGUSR1) {
         why(n->d);
     } else if (number == SIGUSR2) {
@@ -65,7 +68,7 @@ static void on_signal(uv_signal_t *s, int number)
         (n->asleep ? disco_sleep : disco_wake)(n->d);
     } else if (number == SIGHUP) {
         disco_network_changed(n->d);
-    } else if (n->d) {
+    } else {
         struct disco *d = n->d;
         n->d = NULL;
         disco_close(d, closed, n);

@@ -110,6 +110,7 @@ t 'all are there' within 20 all_see 1 2 3
 hang 3 STOP
 kill -USR2 "${pid[3]}" # withdraws, which hangs
 stop 3
+kill -USR1 "${pid[3]}" # what comes after that is not listened to
 t 'ends in time while avahi hangs' within 3 grep -q '^closed' "$LAN_DIR/n3"
 hang 3 CONT
 t 'its goodbye comes late' within 15 eval 'gone 1 3 && gone 2 3'
