@@ -363,8 +363,8 @@ static void finish(struct mesh *m)
 
 static void start_handles(struct mesh *m)
 {
-    uv_timer_t *const timers[] = {&m->tick, &m->fetch_timer, &m->dial_timer, &m->have_timer,
-                                  &m->close_timer};
+    uv_timer_t *const timers[] = {&m->tick,       &m->fetch_timer, &m->dial_timer,
+                                  &m->have_timer, &m->file_timer,  &m->close_timer};
     for (size_t i = 0; i < sizeof timers / sizeof *timers; i++) {
         uv_timer_init(m->loop, timers[i]);
         timers[i]->data = m;
@@ -426,9 +426,10 @@ int mesh_open(const struct mesh_opts *o, struct mesh **out, struct err *e)
 
 static void close_handles(struct mesh *m)
 {
-    uv_handle_t *const h[] = {(uv_handle_t *)&m->tick,        (uv_handle_t *)&m->fetch_timer,
-                              (uv_handle_t *)&m->dial_timer,  (uv_handle_t *)&m->have_timer,
-                              (uv_handle_t *)&m->close_timer, (uv_handle_t *)&m->async};
+    uv_handle_t *const h[] = {(uv_handle_t *)&m->tick,       (uv_handle_t *)&m->fetch_timer,
+                              (uv_handle_t *)&m->dial_timer, (uv_handle_t *)&m->have_timer,
+                              (uv_handle_t *)&m->file_timer, (uv_handle_t *)&m->close_timer,
+                              (uv_handle_t *)&m->async};
     uv_mutex_lock(&m->mu);
     m->async_closed = true; /* notes that still come are run by mesh_close */
     uv_mutex_unlock(&m->mu);
@@ -498,6 +499,7 @@ static void start_closing(struct mesh *m)
     uv_mutex_unlock(&m->mu);
     uv_timer_stop(&m->dial_timer);
     uv_timer_stop(&m->fetch_timer);
+    uv_timer_stop(&m->file_timer);
     mesh_files_close(m);
     mesh_verify_close(m);
     for (struct plink *l = m->links, *next; l; l = next) {

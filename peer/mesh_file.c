@@ -19,8 +19,8 @@
 #define ANSWER_MS 30000 /* when the caller says nothing */
 #define FIRST_MS 2000   /* for the first part of a peer: it need only be read */
 #define STALL_MS 5000   /* without a byte on a connection that owes parts */
-#define AGAIN_MS 200    /* until a busy peer, or one that was lost, is asked again */
-#define AGAINS_MAX 15   /* of one peer: busy or lost */
+#define AGAIN_MS 100    /* until a busy peer, or one that was lost, is asked again */
+#define AGAINS_MAX 30   /* of one peer: busy or lost */
 #define PARTS_MAX ((WIRE_FILE_MAX + WIRE_RAW_MAX - 1) / WIRE_RAW_MAX)
 
 struct part {
@@ -218,6 +218,11 @@ static void ask_more(struct file_ask *a)
     }
 }
 
+static void on_again(uv_timer_t *t)
+{
+    mesh_files_go(t->data);
+}
+
 static void go(struct mesh *m, struct file_ask *a, uint64_t now)
 {
     while (!a->n_asked) {
@@ -225,7 +230,10 @@ static void go(struct mesh *m, struct file_ask *a, uint64_t now)
         if (!a->l && !a->broken) {
             a->l = choose(m, a, now, &wait);
         }
-        if (!a->l && wait) {
+        if (!a->l && wait) { /* the tick of the mesh is too slow for nodes that start together */
+            if (!m->closing && !uv_is_active((uv_handle_t *)&m->file_timer)) {
+                uv_timer_start(&m->file_timer, on_again, AGAIN_MS, 0);
+            }
             return;
         }
         if (!a->l) {

@@ -126,7 +126,7 @@ struct mesh {
     struct mesh_bans *bans;
     struct mesh_places *places; /* mesh_place.c */
 
-    uv_timer_t tick, fetch_timer, dial_timer, have_timer, close_timer;
+    uv_timer_t tick, fetch_timer, dial_timer, have_timer, file_timer, close_timer;
     uint64_t opened_at, look_at, dial_due;
     bool origin_up;
     bool said_works, said_busy; /* of the origin, to members */

@@ -413,6 +413,16 @@ static void origin_fail(void *ctx, uint64_t id, uint64_t retry_ms, const struct 
     pthread_mutex_unlock(&l->mu);
 }
 
+static void origin_asks(void *ctx, uint64_t ms)
+{
+    struct lan *l = ctx;
+    pthread_mutex_lock(&l->mu);
+    if (l->live) {
+        mesh_origin_busy(l->mesh, ms);
+    }
+    pthread_mutex_unlock(&l->mu);
+}
+
 void lan_tick(struct lan *l)
 {
     bool up = false;
@@ -422,10 +432,6 @@ void lan_tick(struct lan *l)
     if (store_has_origin(l->st)) {
         store_origin_measured(l->st, &up, &rate, &latency);
         mesh_origin_state(l->mesh, up, rate, latency);
-        uint64_t busy_ms = store_origin_asked_ms(l->st);
-        if (busy_ms) {
-            mesh_origin_busy(l->mesh, busy_ms);
-        }
     }
     pthread_mutex_lock(&l->have_mu);
     bool lost = l->touched_lost;
@@ -479,7 +485,7 @@ int lan_open(struct node *n, struct lan **out, struct err *e)
     struct lan *l = calloc(1, sizeof *l);
     const struct model *m = store_model(n->st);
     struct mesh_origin origin = {l, origin_get, origin_cancel, origin_raise, origin_busy};
-    struct store_origin_answers answers = {l, origin_data, origin_fail};
+    struct store_origin_answers answers = {l, origin_data, origin_fail, origin_asks};
     *out = NULL;
     if (!l) {
         return err_set(e, ERR_NOMEM, "out of memory");
@@ -516,6 +522,10 @@ int lan_open(struct node *n, struct lan **out, struct err *e)
     if (!r) {
         store_set_upstream(l->st, &up);
         lan_tick(l);
+        uint64_t busy_ms = store_origin_asked_ms(l->st); /* it said so about the metadata */
+        if (busy_ms) {
+            mesh_origin_busy(l->mesh, busy_ms);
+        }
         r = list(l, e);
     }
     *out = l; /* also on failure: the mesh knows its storage */

@@ -240,6 +240,7 @@ void upkeep_stop(struct store *st); /* first of all */
 /* ---- share.c, origin_ask.c ---- */
 void share_disk_changed(void *store); /* disk_opts.changed */
 void share_stop(struct store *st);
-void ask_free(struct store *st); /* after origin_free */
+void ask_free(struct store *st);         /* after origin_free */
+void ask_busy(void *store, uint64_t ms); /* origin_opts.asked: tells the upstream */
 
 #endif

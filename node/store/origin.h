@@ -27,6 +27,10 @@ struct origin_opts {
     /* Size and entity tag of a file have been learned from a first answer. */
     void (*learned)(void *ctx, const char *name, uint64_t size, const char *etag);
     void *learned_ctx;
+    /* It has asked to be left alone for so long (Retry-After). On the origin's thread, without
+     * locks. May be NULL. */
+    void (*asked)(void *ctx, uint64_t ms);
+    void *asked_ctx;
 };
 
 #define ORIGIN_ETAG_MAX 200

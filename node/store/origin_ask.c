@@ -112,6 +112,25 @@ static void give(struct asks *a, struct ask *k, uint32_t chunk, uint8_t *p, size
     }
 }
 
+void ask_busy(void *store, uint64_t ms)
+{
+    struct store *st = store;
+    pthread_mutex_lock(&st->mu);
+    struct asks *a = st->asks;
+    pthread_mutex_unlock(&st->mu);
+    if (!a) {
+        return;
+    }
+    pthread_mutex_lock(&a->mu);
+    struct store_origin_answers to = a->to;
+    a->calls++;
+    pthread_mutex_unlock(&a->mu);
+    if (to.busy) {
+        to.busy(to.ctx, ms);
+    }
+    call_end(a);
+}
+
 static void chunk_done(struct asks *a, struct ask *k)
 {
     struct store *st = k->st;

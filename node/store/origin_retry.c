@@ -75,7 +75,7 @@ void run_end(struct origin *o, struct run *r, enum http_verdict v, bool host_lev
         err_set(&why, ERR_NET, "the connection ended early");
     }
     struct origin_part *list = r->head, *doomed = NULL;
-    bool dead = false;
+    bool dead = false, asked = false;
     if (list && list->size == ORIGIN_UNKNOWN && v == HTTP_BODY) { /* its end was the end */
         r->head = NULL;
         if (!list->begun && list->begin) {
@@ -131,7 +131,8 @@ void run_end(struct origin *o, struct run *r, enum http_verdict v, bool host_lev
             origin_queue_add(o, p);
             if ((host_level || wait_ms) && o->pause_until < p->not_before) {
                 o->pause_until = p->not_before;
-                o->asked_until = wait_ms ? p->not_before : o->asked_until;
+                asked |= host_level && wait_ms;
+                o->asked_until = asked ? p->not_before : o->asked_until;
             }
         }
         pthread_mutex_unlock(&o->mu);
@@ -151,6 +152,9 @@ void run_end(struct origin *o, struct run *r, enum http_verdict v, bool host_lev
         doomed = p->next;
         p->next = NULL;
         fail_part(o, p, &why);
+    }
+    if (asked && o->o.asked) {
+        o->o.asked(o->o.asked_ctx, wait_ms);
     }
     free(r);
 }

@@ -81,6 +81,9 @@ struct store_origin_answers {
     void *ctx;
     int (*data)(void *ctx, uint64_t id, uint32_t chunk, void *p, size_t n, const uint8_t *sha256);
     void (*fail)(void *ctx, uint64_t id, uint64_t retry_ms, const struct err *e);
+    /* It has asked to be left alone for so long (Retry-After): said at once, so that other nodes
+     * can be told before they ask. May be NULL. */
+    void (*busy)(void *ctx, uint64_t ms);
 };
 /* To be set before the first store_origin_get. NULL: nobody; nobody is being called any more when
  * it returns (so not from inside of data and fail), and what is still under way is given up. */

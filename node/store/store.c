@@ -61,6 +61,8 @@ static int open_origin(struct store *st, struct err *e)
         .log_ctx = st->o.log_ctx,
         .learned = learned,
         .learned_ctx = st,
+        .asked = ask_busy,
+        .asked_ctx = st,
     };
     return origin_open(&oo, &st->origin, e);
 }

@@ -1,157 +1,48 @@
 /* SPDX-License-Identifier: MIT
- * t_cold.c: three nodes of one shoal, cold at once, on the same prompt: the origin gives one copy
- * of all they need, and the receipts are those of one that is alone. Then the same with one of them
- * killed, or stopped for a while, at a random moment. With the argument `bench`: how long it takes
- * until the last of three has its first token, against one that is alone. */
-#include "tests/faults/household.h"
+ * t_cold.c: three nodes of one shoal, cold at once, on the same prompt, behind one line: the origin
+ * gives one copy of all they need, and the receipts are those of one that is alone. Then the same
+ * with one of them killed, stopped, cut off or slowed at a random moment, and with an origin that
+ * asks one of them to leave it alone. With the argument `bench`: how long it takes until the last
+ * of three has its first token, against one that is alone. */
+#include "tests/faults/cold.h"
 #include "tests/peer/rng.h"
 
 #include "proto/base/clock.h"
 
 #include <signal.h>
-#include <sys/socket.h>
-#include <netinet/in.h>
 #include <time.h>
 
-enum { NODES = 3 };
+#define LINE_RATE 8e6
 
-static const char *const prompt[] = {"--ids", "2819", "--max-new", "24", "--ignore-eos", NULL};
-static const char *const prompt_alone[] = {"--ids",        "2819",         "--max-new", "24",
-                                           "--ignore-eos", "--rate-limit", "12M",       NULL};
-
-static struct household h;
-static struct kit_mesh second, third;
-static const struct kit_mesh *home[NODES];
-static int port[NODES];
-static char want[65];
-static uint64_t copy; /* bytes of the origin for one that is alone */
-
-static int free_port(void)
-{
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t n = sizeof a;
-    int s = socket(AF_INET, SOCK_STREAM, 0);
-    assert_true(s >= 0);
-    assert_int_equal(bind(s, (struct sockaddr *)&a, sizeof a), 0);
-    assert_int_equal(getsockname(s, (struct sockaddr *)&a, &n), 0);
-    close(s);
-    return ntohs(a.sin_port);
-}
-
-static uint64_t origin_bytes(void)
-{
-    struct demo_server_stats s;
-    demo_server_get_stats(h.origin, &s);
-    return s.bytes;
-}
-
-/* Nobody has anything; all know where the others are. */
-static void all_cold(void)
-{
-    for (int i = 0; i < NODES; i++) {
-        household_fresh(home[i]);
-        port[i] = free_port();
-    }
-    for (int i = 0; i < NODES; i++) {
-        int others[NODES], n = 0;
-        for (int k = 0; k < NODES; k++) {
-            if (k != i) {
-                others[n++] = port[k];
-            }
-        }
-        household_peers(home[i], others, n);
-    }
-}
-
-static void start_all(struct proc run[NODES])
-{
-    for (int i = 0; i < NODES; i++) {
-        household_start(&h, &run[i], home[i]->home, false, prompt);
-    }
-}
-
-/* The nodes stay when a run is over: who has got everything first still serves the others. */
-static void up_some(struct proc up[NODES], int nodes, const char *rate)
-{
-    for (int i = 0; i < nodes; i++) {
-        char listen[32];
-        snprintf(listen, sizeof listen, "127.0.0.1:%d", port[i]);
-        PROC(&up[i], SHOAL_PROGRAM, "up", "--home", home[i]->home, "--model", h.url, "--no-bonjour",
-             "--peer-listen", listen, "--rate-limit", rate, "--json");
-    }
-    for (int i = 0; i < nodes; i++) { /* all of them read the metadata at once */
-        if (!proc_listen(&up[i], proc_has_line, 60000)) {
-            fail_msg("shoal up: %s", up[i].grumbled.n ? up[i].grumbled.p : "");
-        }
-    }
-}
-
-static void up_all(struct proc up[NODES])
-{
-    up_some(up, NODES, "12M");
-}
-
-static void down_some(struct proc up[NODES], int nodes)
-{
-    for (int i = 0; i < nodes; i++) {
-        if (up[i].pid) {
-            proc_kill(&up[i], SIGTERM);
-            proc_wait(&up[i], 20000);
-        }
-        proc_free(&up[i]);
-    }
-}
-
-static void down_all(struct proc up[NODES])
-{
-    down_some(up, NODES);
-}
+static struct cold c;
 
 static int setup(void **state)
 {
-    household_open(&h);
-    household_member(&h, &second);
-    household_member(&h, &third);
-    home[0] = &h.keeper;
-    home[1] = &second;
-    home[2] = &third;
-    uint64_t before = origin_bytes();
-    json_t *j = household_run(&h, second.home, prompt_alone);
-    snprintf(want, sizeof want, "%s", json_string_value(json_object_get(j, "receipt")));
-    json_decref(j);
-    copy = origin_bytes() - before;
-    print_message("alone: %.1f MB of the origin\n", (double)copy / 1e6);
+    cold_open(&c);
+    cold_alone(&c);
     return 0;
 }
 
 static int teardown(void **state)
 {
-    kit_free(&second);
-    kit_free(&third);
-    household_close(&h);
+    cold_close(&c);
     return 0;
 }
 
 /* Returns what the origin gave, in copies. */
 static double cold(void)
 {
-    struct proc up[NODES], run[NODES];
-    char got[65];
-    all_cold();
-    uint64_t before = origin_bytes();
-    up_all(up);
-    start_all(run);
-    for (int i = 0; i < NODES; i++) {
-        proc_wait(&run[i], 100000);
-        if (getenv("COLD_LOG")) {
-            fprintf(stderr, "---- %d\n%s%s\n", i, run[i].said.p, run[i].grumbled.p);
-        }
-        assert_string_equal(household_receipt(&run[i], got), want);
-        proc_free(&run[i]);
-    }
-    down_all(up);
-    double ratio = (double)(origin_bytes() - before) / (double)copy;
-    print_message("three cold at once: %.3f copies\n", ratio);
+    cold_fresh(&c);
+    line_rate(c.line, LINE_RATE);
+    cold_up(&c, COLD_NODES);
+    cold_run(&c, COLD_NODES, false, NULL);
+    cold_wait(&c, COLD_NODES, -1);
+    double ratio = (double)line_bytes(c.line) / (double)c.copy;
+    struct cold_twice t = cold_count(&c);
+    print_message("three cold at once: %.3f copies; twice: %u chunks, %.1f KB, small files %.1f "
+                  "KB\n",
+                  ratio, t.chunks, (double)t.bytes / 1e3, (double)t.small / 1e3);
+    cold_down(&c);
     return ratio;
 }
 
@@ -167,83 +58,188 @@ static void test_cold(void **state)
     assert_true(best <= 1.02);
 }
 
-/* One of the three fails at a random moment: killed, or stopped for a while (which looks like a cut
- * cable from outside, for as long as it lasts). The others' receipts stay, and the origin gives
- * little more than one copy: what the one that failed had alone, and what was on its way to it. */
+/* ---- failures ---- */
+
+enum what { KILLED, STOPPED, CUT, APART, SLOWED, WHATS };
+static const char *const word[WHATS] = {"killed", "stopped", "cut off", "apart from the others",
+                                        "slowed"};
+
+/* At a random point of the download. Returns the bytes that were fetched twice until a cut ended.
+ */
+static uint64_t happens(enum what what, int victim, struct rng *r)
+{
+    uint64_t small = c.copy - c.objects, apart = 0;
+    uint64_t at_bytes = small + c.objects / 100 * (2 + rng_below(r, 96));
+    for (int i = 0; i < 30000 && line_bytes(c.line) < at_bytes; i++) {
+        usleep(1000);
+    }
+    unsigned for_ms = 500 + rng_below(r, 6000);
+    if (getenv("LINE_LOG")) {
+        fprintf(stderr, "line: %7.3f node %d %s, perhaps for %u ms\n", line_time(c.line), victim,
+                word[what], for_ms);
+    }
+    switch (what) {
+    case KILLED:
+        proc_kill(&c.up[victim], SIGKILL);
+        proc_kill(&c.run[victim], SIGKILL);
+        break;
+    case STOPPED:
+        proc_kill(&c.up[victim], SIGSTOP);
+        proc_kill(&c.run[victim], SIGSTOP);
+        usleep(1000 * for_ms);
+        proc_kill(&c.up[victim], SIGCONT);
+        proc_kill(&c.run[victim], SIGCONT);
+        break;
+    case CUT: /* its only cable: members and internet */
+        cable_cut(c.cable, victim, true);
+        line_cut(c.line, victim, true);
+        usleep(1000 * for_ms);
+        line_cut(c.line, victim, false);
+        cable_cut(c.cable, victim, false);
+        break;
+    case APART:
+        cable_cut(c.cable, victim, true);
+        usleep(1000 * for_ms);
+        apart = cold_count(&c).bytes;
+        cable_cut(c.cable, victim, false);
+        break;
+    default:
+        line_member_rate(c.line, victim, LINE_RATE / 50);
+        break;
+    }
+    return apart;
+}
+
+struct sums {
+    unsigned n, chunks_most;
+    double ratio, ratio_most, chunks, bytes, bytes_most;
+};
+
+/* One of the three fails at a random moment. The others' receipts stay, and the origin gives little
+ * more than one copy: what the one that failed had alone, and what was on its way to it. */
+static void failure(enum what what, struct rng *r, struct sums *s)
+{
+    int victim = (int)rng_below(r, COLD_NODES);
+    cold_fresh(&c);
+    line_rate(c.line, LINE_RATE);
+    cold_up(&c, COLD_NODES);
+    cold_run(&c, COLD_NODES, false, NULL);
+    uint64_t apart = happens(what, victim, r);
+    cold_wait(&c, COLD_NODES, what == KILLED ? victim : -1);
+    double ratio = (double)line_bytes(c.line) / (double)c.copy;
+    struct cold_twice t = cold_count(&c);
+    print_message("node %d %s: %.3f copies; twice: %u chunks, %.1f KB (%.1f after it), small files "
+                  "%.1f KB\n",
+                  victim, word[what], ratio, t.chunks, (double)t.bytes / 1e3,
+                  (double)(t.bytes - apart) / 1e3, (double)t.small / 1e3);
+    cold_down(&c);
+    for (int i = 0; i < COLD_NODES; i++) {
+        household_check(c.h.url, at(c.home[i]->home, "cache"));
+    }
+    s->n++;
+    s->ratio += ratio;
+    s->chunks += t.chunks;
+    s->bytes += (double)t.bytes;
+    s->ratio_most = ratio > s->ratio_most ? ratio : s->ratio_most;
+    s->chunks_most = t.chunks > s->chunks_most ? t.chunks : s->chunks_most;
+    s->bytes_most = (double)t.bytes > s->bytes_most ? (double)t.bytes : s->bytes_most;
+}
+
 static void test_failures(void **state)
 {
-    const char *runs = getenv("COLD_RUNS");
-    int n = runs ? (int)strtol(runs, NULL, 10) : 2;
+    const char *runs = getenv("COLD_RUNS"), *kind = getenv("COLD_KIND");
+    int n = runs ? (int)strtol(runs, NULL, 10) : 1;
     struct rng r = rng_start((uint64_t)time(NULL) * 1000003u + (uint64_t)getpid());
-    double most = 0, sum = 0;
+    struct sums sums[WHATS] = {{0}};
     for (int k = 0; k < n; k++) {
-        struct proc up[NODES], run[NODES];
-        char got[65];
-        int victim = (int)rng_below(&r, NODES), sig = rng_below(&r, 2) ? SIGKILL : SIGSTOP;
-        all_cold();
-        uint64_t before = origin_bytes();
-        up_all(up);
-        start_all(run);
-        usleep(1000 * rng_below(&r, 2500));
-        proc_kill(&up[victim], sig);
-        proc_kill(&run[victim], sig);
-        if (sig == SIGSTOP) {
-            usleep(1000 * (500 + rng_below(&r, 6000)));
-            proc_kill(&up[victim], SIGCONT);
-            proc_kill(&run[victim], SIGCONT);
+        enum what what = runs ? (enum what)(k % WHATS) : (enum what)rng_below(&r, WHATS);
+        what = kind ? (enum what)strtol(kind, NULL, 10) : what;
+        if ((what == CUT || what == APART) && !cable_possible()) {
+            what = KILLED;
         }
-        for (int i = 0; i < NODES; i++) {
-            if (i == victim && sig == SIGKILL) {
-                proc_wait(&run[i], 20000);
-            } else {
-                proc_wait(&run[i], 100000);
-                assert_string_equal(household_receipt(&run[i], got), want);
-            }
-            proc_free(&run[i]);
-        }
-        double ratio = (double)(origin_bytes() - before) / (double)copy;
-        if (ratio > 1.1) {
-            print_message("%s of node %d: %.3f copies\n", sig == SIGKILL ? "kill" : "stop", victim,
-                          ratio);
-        }
-        most = ratio > most ? ratio : most;
-        sum += ratio;
-        down_all(up);
-        for (int i = 0; i < NODES; i++) {
-            household_check(h.url, at(home[i]->home, "cache"));
+        failure(what, &r, &sums[what]);
+    }
+    for (int i = 0; i < WHATS; i++) {
+        const struct sums *s = &sums[i];
+        if (s->n) {
+            print_message(
+                "%-22s %3u times: %.3f copies on average, %.3f at most; twice %.1f chunks "
+                "(%u), %.1f KB (%.1f)\n",
+                word[i], s->n, s->ratio / s->n, s->ratio_most, s->chunks / s->n, s->chunks_most,
+                s->bytes / s->n / 1e3, s->bytes_most / 1e3);
         }
     }
-    print_message("%d failures: %.3f copies on average, %.3f at most\n", n, sum / n, most);
-    /* Objects of the demo model are a chunk or less: an event costs those that were on their way.
-     */
-    assert_true(sum / n < 1.2 && most < 1.8);
+}
+
+/* ---- the origin asks to be left alone ---- */
+
+static bool heard(const struct proc *p)
+{
+    return p->grumbled.n && strstr(p->grumbled.p, "has asked a member to be left alone");
+}
+
+/* One member meets a 429 with Retry-After: from when the others have heard of it nobody asks the
+ * origin for anything before that time is over; then they go on. */
+static void test_busy(void **state)
+{
+    enum { PAUSE_S = 3 };
+    cold_fresh(&c);
+    line_rate(c.line, LINE_RATE);
+    line_busy(c.line, 1, PAUSE_S);
+    cold_up(&c, COLD_NODES);
+    cold_run(&c, COLD_NODES, false, NULL);
+    for (int i = 0; i < 60000 && !line_busy_said(c.line); i++) {
+        usleep(1000);
+    }
+    uint64_t said = line_busy_said(c.line), end = said + PAUSE_S * 1000000000ull;
+    assert_true(said);
+    for (int i = 0; i < COLD_NODES; i++) {
+        assert_true(i == 1 || proc_listen(&c.up[i], heard, 60000));
+    }
+    uint64_t told = clock_ns(), first = UINT64_MAX;
+    cold_wait(&c, COLD_NODES, -1);
+    for (int i = 0; i < COLD_NODES; i++) {
+        assert_int_equal(line_requests(c.line, i, told, end, NULL), 0);
+        uint64_t at;
+        if (line_requests(c.line, i, end, UINT64_MAX, &at)) {
+            first = at < first ? at : first;
+        }
+    }
+    assert_true(first != UINT64_MAX); /* all of it cannot have come before */
+    print_message("told after %.3f s, the first request %.3f s after the pause\n",
+                  (double)(told - said) / 1e9, (double)(first - end) / 1e9);
+    assert_true((double)line_bytes(c.line) < 1.5 * (double)c.copy);
+    cold_down(&c);
 }
 
 /* ---- bench ---- */
 
-/* Seconds until the last of so many cold nodes has its first token; the origin gives each 3 MB/s.
- */
-static double first_token(int nodes, uint64_t *bytes)
+/* Seconds until the last of so many cold nodes has its first token. */
+static double first_token(int nodes, double rate, uint64_t *bytes)
 {
     static const char *const one[] = {"--ids", "2819", "--max-new", "1", NULL};
-    struct proc up[NODES], run[NODES];
-    all_cold();
-    uint64_t before = origin_bytes();
-    up_some(up, nodes, "3M");
+    cold_solo(&c, nodes == 1);
+    cold_fresh(&c);
+    line_rate(c.line, rate);
+    line_latency(c.line, 30);
     double began = clock_s();
+    cold_up(&c, nodes);
+    double ready = clock_s();
+    cold_run(&c, nodes, true, one);
     for (int i = 0; i < nodes; i++) {
-        household_start(&h, &run[i], home[i]->home, true, one);
-    }
-    for (int i = 0; i < nodes; i++) {
-        assert_true(proc_listen(&run[i], proc_has_line, 100000));
+        assert_true(proc_listen(&c.run[i], proc_has_line, 100000));
     }
     double took = clock_s() - began;
     for (int i = 0; i < nodes; i++) {
-        proc_wait(&run[i], 20000);
-        proc_free(&run[i]);
+        proc_wait(&c.run[i], 20000);
+        proc_free(&c.run[i]);
     }
-    down_some(up, nodes);
-    *bytes = origin_bytes() - before;
+    *bytes = line_bytes(c.line);
+    print_message("  %d nodes: up after %.2f s, first token after %.2f s, the line at %.2f of its "
+                  "rate since\n",
+                  nodes, ready - began, took, (double)*bytes / (took - (ready - began)) / rate);
+    cold_down(&c);
+    cold_solo(&c, false);
     return took;
 }
 
@@ -257,10 +253,11 @@ static int by_size(const void *a, const void *b)
 static void bench_cold(void **state)
 {
     enum { ROUNDS = 3 };
-    double ratio[ROUNDS];
+    const char *mb = getenv("COLD_MB");
+    double ratio[ROUNDS], rate = mb ? strtod(mb, NULL) * 1e6 : 3e6;
     for (int i = 0; i < ROUNDS; i++) {
         uint64_t a, b;
-        double alone = first_token(1, &a), all = first_token(NODES, &b);
+        double alone = first_token(1, rate, &a), all = first_token(COLD_NODES, rate, &b);
         ratio[i] = all / alone;
         print_message("alone %.2f s, last of three %.2f s: %.3f; origin %.3f copies\n", alone, all,
                       ratio[i], (double)b / (double)a);
@@ -278,7 +275,9 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cold),
         cmocka_unit_test(test_failures),
+        cmocka_unit_test(test_busy),
     };
+    cmocka_set_test_filter(getenv("COLD_ONLY"));
     if (argc > 1 && strcmp(argv[1], "bench") == 0) {
         return cmocka_run_group_tests(bench, setup, teardown);
     }
