@@ -5,6 +5,7 @@
 #include "tests/store/util.h"
 
 #include "node/store/catalog.h"
+#include "node/store/disk_inner.h"
 #include "node/store/layout.h"
 
 #include <stdio.h>
@@ -57,9 +58,12 @@ uint32_t agree(struct disk *d, const char *cache, const struct model *m)
         char *p = layout_object(disk_path(d), m, id);
         struct stat st;
         bool file = stat(p, &st) == 0, bit = bits[id / 8] >> id % 8 & 1;
-        if (file != bit || file != disk_has(d, id)) {
-            fail_msg("%s: the file is %s, the bitmap says %d", p, file ? "there" : "not there",
-                     bit);
+        pthread_mutex_lock(&d->mu);
+        bool own = d->it[id].own, lent = d->it[id].present && !own;
+        pthread_mutex_unlock(&d->mu);
+        if (file != own || bit != (own || lent) || bit != disk_has(d, id)) {
+            fail_msg("%s: the file is %s, the bitmap says %d, own %d, lent by a folder %d", p,
+                     file ? "there" : "not there", bit, own, lent);
         }
         if (file) {
             uint8_t sha[1][SHA256_SIZE], object[SHA256_SIZE];

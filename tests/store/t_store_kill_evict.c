@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: MIT
- * t_store_kill_evict.c: kill -9 at random points of a process that fetches and evicts, each time
- * under another budget. After each kill catalog, files and bitmap agree, nothing is left over that
- * a start does not clear away or take up, and every object on disk is right. In the suite a few
- * kills; `t_store_kill_evict N` makes N of them. */
+ * t_store_kill_evict.c: kill -9 at random points of a process that fetches and evicts, changes its
+ * budget, adopts a folder and gives it up. After each kill catalog, files and bitmap agree, nothing
+ * is left over that a start does not clear away or take up, and every object on disk is right. In
+ * the suite a few kills; `t_store_kill_evict N` makes N of them. */
 #include "tests/store/agree.h"
 #include "tests/store/util.h"
 
+#include "node/store/adopt_list.h"
+#include "node/store/budget.h"
 #include "node/store/engine.h"
+#include "node/store/upkeep.h"
+#include "proto/base/clock.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -25,6 +29,28 @@ static unsigned random_of(unsigned *seed)
 {
     *seed = *seed * 1664525u + 1013904223u;
     return *seed >> 9;
+}
+
+/* The budget, or the list of adopted folders. */
+static void change(struct store *st, const char *cache, const char *folder, unsigned *seed)
+{
+    struct err e = {0};
+    int r;
+    if (random_of(seed) % 2) {
+        uint64_t budget = 2000000 + random_of(seed) % 8 * 500000;
+        r = store_set_budget(st, &budget, NULL, &e);
+    } else {
+        struct adopt_list l = {.n = 0};
+        size_t changed;
+        r = adopt_find(folder, &l, &e);
+        r = r ? r : adopt_list_change(cache, &l, random_of(seed) % 2, &changed, &e);
+        adopt_list_free(&l);
+        store_adopt_look(st);
+    }
+    if (r) {
+        fprintf(stderr, "%s\n", e.msg);
+        _exit(6);
+    }
 }
 
 static void fetch_some(struct store *st, unsigned *seed)
@@ -53,13 +79,10 @@ static void fetch_some(struct store *st, unsigned *seed)
 }
 
 /* Until it is killed; from a pipe's other end it is seen when it has been opened. */
-static void child(const char *cache, unsigned seed, int opened)
+static void child(const char *cache, const char *folder, unsigned seed, int opened)
 {
-    struct store_opts o = {.model = DEMO_MODEL,
-                           .cache_dir = cache,
-                           .ram_budget = 1 << 18,
-                           .disk_budget = 2000000 + random_of(&seed) % 8 * 500000,
-                           .disk_floor = 1};
+    struct store_opts o = {
+        .model = DEMO_MODEL, .cache_dir = cache, .ram_budget = 1 << 18, .disk_floor = 1};
     struct store *st;
     struct err e = {0};
     bool told = random_of(&seed) % 8 != 0; /* sometimes it is killed while it opens */
@@ -75,9 +98,11 @@ static void child(const char *cache, unsigned seed, int opened)
     }
     for (unsigned i = 0;; i++) {
         fetch_some(st, &seed);
+        if (random_of(&seed) % 3 == 0) {
+            change(st, cache, folder, &seed);
+        }
         if (i % 16 == 15) { /* an orderly end, too */
             store_close(st);
-            o.disk_budget = 2000000 + random_of(&seed) % 8 * 500000;
             if (store_open(&o, &st, &e)) {
                 fprintf(stderr, "%s\n", e.msg);
                 _exit(2);
@@ -90,8 +115,11 @@ static void child(const char *cache, unsigned seed, int opened)
 static uint32_t look(const char *cache, uint32_t *partial)
 {
     struct util_log log;
-    struct store_opts o = {
-        .model = DEMO_MODEL, .cache_dir = cache, .disk_floor = 1, .log = util_log_line};
+    struct store_opts o = {.model = DEMO_MODEL,
+                           .cache_dir = cache,
+                           .disk_budget = UINT64_MAX / 4,
+                           .disk_floor = 1,
+                           .log = util_log_line};
     struct store *st;
     struct err e = {0};
     util_log_init(&log);
@@ -99,6 +127,13 @@ static uint32_t look(const char *cache, uint32_t *partial)
     if (store_open(&o, &st, &e)) {
         fail_msg("%s", e.msg);
     }
+    struct store_upkeep u; /* what a folder offers is read once, in the background */
+    uint64_t end = clock_ns() + 120000000000u;
+    do {
+        store_get_upkeep(st, &u);
+        usleep(1000);
+    } while (u.to_look && clock_ns() < end);
+    assert_int_equal(u.to_look, 0);
     uint32_t files = agree(st->disk, cache, st->m);
     for (uint32_t id = 0; id < st->n_ent; id++) {
         *partial += disk_has_partial(st->disk, id);
@@ -115,7 +150,10 @@ static uint32_t look(const char *cache, uint32_t *partial)
     }
     assert_int_equal(agree_orphans(st->disk, cache, st->m), 0);
     assert_int_equal(agree_cut_off(cache), 0);
-    assert_int_equal(log.n, 0); /* nothing damaged, nothing to complain about */
+    static const char *const bad[] = {"damaged", "missing", "digest", "cannot", "wrong"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_int_equal(util_log_has(&log, bad[i]), 0);
+    }
     store_close(st);
     util_log_free(&log);
     return files;
@@ -124,7 +162,14 @@ static uint32_t look(const char *cache, uint32_t *partial)
 static void t_kill_evict(void **state)
 {
     (void)state;
-    char *tmp = util_tmpdir(), *cache = util_path("%s/c", tmp);
+    char *tmp = util_tmpdir(), *cache = util_path("%s/c", tmp), *folder = util_path("%s/f", tmp);
+    util_copy_dir(DEMO_MODEL, folder);
+    static const unsigned away[] = {1, 4, 5, 9}; /* it holds a part */
+    for (size_t i = 0; i < sizeof away / sizeof *away; i++) {
+        char *p = util_path("%s/model-0000%u-of-000009.safetensors", folder, away[i]);
+        assert_int_equal(unlink(p), 0);
+        free(p);
+    }
     unsigned seed = (unsigned)time(NULL) ^ (unsigned)getpid();
     uint32_t partial = 0, files = 0;
     print_message("seed %u\n", seed);
@@ -136,7 +181,7 @@ static void t_kill_evict(void **state)
         pid_t pid = fork();
         if (pid == 0) {
             close(p[0]);
-            child(cache, random_of(&seed) + k, p[1]);
+            child(cache, folder, random_of(&seed) + k, p[1]);
         }
         close(p[1]);
         assert_int_equal(read(p[0], &c, 1), 1);
@@ -149,7 +194,8 @@ static void t_kill_evict(void **state)
         files += look(cache, &partial);
     }
     /* what was begun and not finished is finished or gone in the end */
-    struct store_opts o = {.model = DEMO_MODEL, .cache_dir = cache, .disk_floor = 1};
+    struct store_opts o = {
+        .model = DEMO_MODEL, .cache_dir = cache, .disk_budget = UINT64_MAX / 4, .disk_floor = 1};
     struct store *st;
     struct err e = {0};
     assert_int_equal(store_open(&o, &st, &e), 0);
@@ -169,6 +215,7 @@ static void t_kill_evict(void **state)
     util_rmtree(tmp);
     free(tmp);
     free(cache);
+    free(folder);
 }
 
 int main(int argc, char **argv)
