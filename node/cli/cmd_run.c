@@ -327,8 +327,9 @@ const struct command cmd_run = {
         "standard error. With --json one object is written at the end: prompt_ids, ids, text,\n"
         "receipt, stats and plan. The receipt is a digest over all logits and tokens: two\n"
         "machines that computed the same print the same.\n"
-        "A bearer token for the origin is taken from the environment: SHOAL_TOKEN, or HF_TOKEN\n"
-        "for huggingface.co.",
+        "A model of a hub, org/name[@revision], stays at the commit that its branch was at first\n"
+        "use. Tokens and certificates for the origin: --token and --ca-file, or the environment\n"
+        "variables that the hub's own tools obey (HF_TOKEN and so on).",
     .examples = "  shoal run --chat 'Define whale.' --no-think\n"
                 "  shoal run --model https://host/model --cache ~/k3 --prompt 'music:' --json\n",
     .groups = groups,

@@ -21,7 +21,9 @@ struct serve_opts {
 
 #define AT(f) offsetof(struct serve_opts, f)
 static const struct opt model_table[] = {
-    {"model", "M", "folder or http(s) URL of a K3 model; without it the demo model is used",
+    {"model", "M",
+     "folder or http(s) URL of a K3 model, or a hub's org/name[@revision]; without it the demo "
+     "model is used",
      OPT_TEXT, AT(model.model), 0, 0, NULL},
     {"home", "DIR", "use the cache of this folder, and keep states of conversations in it",
      OPT_TEXT, AT(model.home), 0, 0, NULL},
@@ -35,6 +37,7 @@ static const struct opt model_table[] = {
      1, 1e18, NULL},
     {"disk-budget", "SIZE", CLI_DISK_BUDGET_HELP, OPT_BYTES, AT(model.disk_budget), 1, 1e18, NULL},
     {"disk-floor", "SIZE", CLI_DISK_FLOOR_HELP, OPT_BYTES, AT(model.disk_floor), 1, 1e18, NULL},
+    NET_OPTS(struct serve_opts, model.net),
 };
 static const struct opt_group groups[] = {
     {"API", service_opts_table, SERVICE_OPTS_COUNT, AT(service)},

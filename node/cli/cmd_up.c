@@ -29,14 +29,18 @@ struct up_opts {
     struct opt_texts peers;
     bool no_bonjour, offline;
     struct opt_count rate_limit, disk_budget, disk_floor, upload, upload_peer;
+    struct net_opts net;
 };
 
 #define AT(f) offsetof(struct up_opts, f)
 static const struct opt node_table[] = {
-    {"model", "M", "folder or http(s) URL of a K3 model; without it the demo model is used",
+    {"model", "M",
+     "folder or http(s) URL of a K3 model, or a hub's org/name[@revision]; without it the demo "
+     "model is used",
      OPT_TEXT, AT(model), 0, 0, NULL},
     {"offline", NULL, "never contact the origin: what no peer has is an error", OPT_FLAG,
      AT(offline), 0, 0, NULL},
+    NET_OPTS(struct up_opts, net),
 };
 static const struct opt peer_table[] = {
     {"peer-listen", "HOST:PORT",
@@ -74,6 +78,7 @@ struct up {
     struct cli *c;
     struct cli_home home;
     struct buf source;
+    struct cli_net net;
     struct kern_backend *be;
     struct node *node;
     bool with_api;
@@ -156,11 +161,13 @@ static int open_node(struct up *u, const struct up_opts *o, struct err *e)
                                .flush_subnormals = k->flush_subnormals};
     struct node_opts no = {.home = u->home.path,
                            .store = {.model = u->source.p,
-                                     .offline = o->offline,
+                                     .offline = u->net.offline,
                                      .disk_budget = o->disk_budget.v,
                                      .disk_floor = o->disk_floor.v,
-                                     .token = cli_origin_token(u->source.p),
+                                     .token = cli_net_token(&u->net),
+                                     .ca_file = cli_net_ca(&u->net),
                                      .rate_limit = o->rate_limit.v,
+                                     .rate_conn = o->net.rate_conn.v,
                                      .log = on_log,
                                      .log_ctx = u},
                            .listen_host = host,
@@ -288,6 +295,20 @@ static int check_usage(struct cli *c, const struct up_opts *o)
 
 /* ---- life ---- */
 
+static int find_net(struct up *u, const struct up_opts *o, struct err *e)
+{
+    struct buf cache;
+    buf_init(&cache, 4096);
+    int r = buf_addf(&cache, "%s/cache", u->home.path)
+                ? err_set(e, ERR_LIMIT, "the path of the data folder is too long")
+                : cli_net_open(&u->net, &o->net, o->offline, cache.p, &u->source, e);
+    if (!r && u->net.said[0]) {
+        cli_note(u->c, "%s", u->net.said);
+    }
+    buf_free(&cache);
+    return r;
+}
+
 static int serve(struct up *u, const struct up_opts *o, struct err *e)
 {
     json_t *st = NULL;
@@ -329,6 +350,7 @@ static int run(struct cli *c, const void *opts, int argc, char **argv)
     buf_init(&u.source, 4096);
     r = cli_home_open(&u.home, c, &o->home, HOME_PATH, &e);
     r = r ? r : cli_model_source(c->exe, o->model, &u.source, &e);
+    r = r ? r : find_net(&u, o, &e);
     r = r ? r : serve(&u, o, &e);
     service_stop(u.service);
     if (u.session_open) {
@@ -340,6 +362,7 @@ static int run(struct cli *c, const void *opts, int argc, char **argv)
         u.be->close(u.be);
     }
     buf_free(&u.source);
+    cli_net_close(&u.net);
     cli_home_close(&u.home);
     pthread_mutex_destroy(&u.lock);
     return r ? cli_fail(c, &e) : CLI_OK;

@@ -8,6 +8,7 @@
 #include "node/daemon/node.h"
 #include "node/demo/where.h"
 #include "node/routes/routes.h"
+#include "node/store/hub.h"
 #include "proto/base/clock.h"
 #include "proto/base/file.h"
 
@@ -36,14 +37,22 @@ int cli_model_source(const char *exe, const char *model, struct buf *out, struct
     if (!model) {
         return demo_model_find(exe, out, e);
     }
+    struct hub_name name;
+    bool folder = !is_url(model) && !stat(model, &sb) && S_ISDIR(sb.st_mode);
+    if (!folder && hub_parse(model, cli_hub_site(), !is_url(model), &name)) {
+        return hub_address(&name, name.revision, out) ? err_set(e, ERR_LIMIT, "--model is too long")
+                                                      : 0;
+    }
     if (!is_url(model) && strstr(model, "://")) {
-        return err_set(e, ERR_ARG, "--model %s: only http and https URLs and folders are known",
+        return err_set(e, ERR_ARG,
+                       "--model %s: only http and https URLs, folders and a hub's "
+                       "org/name[@revision] are known",
                        model);
     }
     if (!is_url(model) && stat(model, &sb)) {
         return err_sys(e, errno,
-                       "--model must be a folder that holds config.json, or an http(s) URL; cannot "
-                       "open the folder %s",
+                       "--model must be a folder that holds config.json, an http(s) URL, or a "
+                       "hub's org/name[@revision]; cannot open the folder %s",
                        model);
     }
     if (!is_url(model) && !S_ISDIR(sb.st_mode)) {
@@ -106,15 +115,17 @@ static int find_cache(struct cli_session *s, const struct model_opts *o, struct 
     return r;
 }
 
-const char *cli_origin_token(const char *source)
+static int find_net(struct cli_session *s, const struct model_opts *o, struct err *e)
 {
-    const char *t = getenv("SHOAL_TOKEN");
-    if (t && *t) {
-        return t;
+    if (s->borrowed) {
+        return 0;
     }
-    static const char hub[] = "https://huggingface.co/";
-    t = getenv("HF_TOKEN");
-    return t && *t && !strncasecmp(source, hub, sizeof hub - 1) ? t : NULL;
+    int r = cli_net_open(&s->net, &o->net, o->offline, s->cache, &s->source_buf, e);
+    s->source = s->source_buf.p;
+    if (!r && s->net.said[0] && !s->c->brief && !s->c->quiet) {
+        cli_note(s->c, "%s", s->net.said);
+    }
+    return r;
 }
 
 /* ---- tokenizer ---- */
@@ -202,11 +213,13 @@ static int open_store(struct cli_session *s, const struct model_opts *o,
 {
     struct store_opts so = {.model = s->source,
                             .cache_dir = s->cache,
-                            .offline = o->offline,
+                            .offline = s->net.offline,
                             .disk_budget = o->disk_budget.v,
                             .disk_floor = o->disk_floor.v,
-                            .token = cli_origin_token(s->source),
+                            .token = cli_net_token(&s->net),
+                            .ca_file = cli_net_ca(&s->net),
                             .rate_limit = o->rate_limit.v,
+                            .rate_conn = o->net.rate_conn.v,
                             .log = on_log,
                             .log_ctx = s};
     int r = 0;
@@ -400,6 +413,7 @@ int cli_session_open(struct cli_session *s, struct cli *c, const struct model_op
     int r = model_opts_check(o, e);
     r = r ? r : find_source(s, o, e);
     r = r ? r : find_cache(s, o, e);
+    r = r ? r : find_net(s, o, e);
     if (!r) {
         s->phase = PHASE_OPEN;
         r = live_start(c->quiet, cli_session_compose, s, &s->live, e);
@@ -460,6 +474,7 @@ void cli_session_close(struct cli_session *s)
         s->be->close(s->be);
     }
     buf_free(&s->source_buf);
+    cli_net_close(&s->net);
     buf_free(&s->cache_buf);
     pthread_mutex_destroy(&s->lock);
 }

@@ -10,6 +10,7 @@
 #include "kernels/backend.h"
 #include "node/cli/cli.h"
 #include "node/cli/live.h"
+#include "node/cli/net.h"
 #include "node/infer/infer.h"
 #include "node/store/store.h"
 #include "node/text/tok.h"
@@ -31,6 +32,7 @@ struct model_opts {
     const char *model, *home, *cache;
     bool offline;
     struct opt_count rate_limit, disk_budget, disk_floor;
+    struct net_opts net;
     const struct session_over *over; /* NULL: open what is needed; no option */
     /* Hears of the forward pass's progress in place of the session; no option. */
     int (*progress)(void *ctx, const struct infer_progress *p);
@@ -52,7 +54,7 @@ extern const struct opt_group compute_group;
 /* Tables of the two groups, for commands that list them with their own offsets. */
 extern const struct opt model_opts_table[], compute_opts_table[];
 extern const char *const cli_isa_names[]; /* in the order of enum kern_isa, NULL-terminated */
-#define MODEL_OPTS_COUNT 7
+#define MODEL_OPTS_COUNT (7 + NET_OPTS_COUNT)
 #define COMPUTE_OPTS_COUNT 8
 
 /* ---- the plan (plan.c) ---- */
@@ -80,7 +82,8 @@ struct cli_session {
     const char *source; /* the folder or URL in use */
     bool demo;          /* it is the demo model, since no --model was given */
     struct buf source_buf, cache_buf;
-    const char *cache; /* NULL: read in place */
+    struct cli_net net; /* what it takes to reach the origin */
+    const char *cache;  /* NULL: read in place */
     struct plan plan;
     struct kern_backend *be;
     struct node *node; /* with --home: the store is its */
@@ -125,7 +128,8 @@ int cli_session_load(struct cli_session *s, struct err *e);
 void cli_session_close(struct cli_session *s);
 /* A decode has begun (+1) or ended (-1): the node serves peers a little later meanwhile. */
 void cli_session_computing(struct cli_session *s, int by);
-/* Append what --model means: the folder or URL, or the demo model's folder when it is NULL, checked
+/* Append what --model means: the folder or URL (for a hub's org/name[@revision] its address, whose
+ * branch cli_net_open makes a commit), or the demo model's folder when it is NULL, checked
  * as far as it can be without opening it. */
 int cli_model_source(const char *exe, const char *model, struct buf *out, struct err *e);
 /* Why a model could not be opened, in plainer words when its folder holds none. Returns e->code. */
@@ -145,9 +149,6 @@ size_t cli_session_stops(const struct cli_session *s, uint32_t out[SESSION_STOPS
 /* Two lines for people: parts of the time of forward calls; what was guessed ahead. */
 void cli_session_say_times(struct cli_session *s);
 json_t *cli_session_stats_json(const struct cli_session *s, const struct store_stats *v);
-
-/* The token for the origin: SHOAL_TOKEN for any, HF_TOKEN for the Hub alone; NULL: none. */
-const char *cli_origin_token(const char *source);
 
 /* "1,2,3" to ids; ERR_ARG quotes the offender. Blanks around numbers are fine. */
 int cli_session_parse_ids(const char *s, struct tok_ids *out, struct err *e);

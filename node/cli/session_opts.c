@@ -6,7 +6,9 @@
 
 #define AT(f) offsetof(struct model_opts, f)
 const struct opt model_opts_table[MODEL_OPTS_COUNT] = {
-    {"model", "M", "folder or http(s) URL of a K3 model; without it the demo model is used",
+    {"model", "M",
+     "folder or http(s) URL of a K3 model, or a hub's org/name[@revision]; without it the demo "
+     "model is used",
      OPT_TEXT, AT(model), 0, 0, NULL},
     {"home", "DIR",
      "run as the node of this folder: its cache, its peers (see shoal init); beside a node that "
@@ -22,6 +24,7 @@ const struct opt model_opts_table[MODEL_OPTS_COUNT] = {
      1e18, NULL},
     {"disk-budget", "SIZE", CLI_DISK_BUDGET_HELP, OPT_BYTES, AT(disk_budget), 1, 1e18, NULL},
     {"disk-floor", "SIZE", CLI_DISK_FLOOR_HELP, OPT_BYTES, AT(disk_floor), 1, 1e18, NULL},
+    NET_OPTS(struct model_opts, net),
 };
 #undef AT
 

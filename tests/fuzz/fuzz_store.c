@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * fuzz_store.c: what the store reads from outside: the head of an HTTP answer, the digest journal,
- * the list of metadata, signed addresses. The first byte chooses which. */
+ * the list of metadata, signed addresses, names of a hub's models. The first byte chooses which. */
 #include "node/store/http_head.h"
+#include "node/store/hub.h"
 #include "node/store/journal.h"
 #include "node/store/meta_list.h"
 #include "node/store/signed_url.h"
@@ -58,6 +59,36 @@ static void signed_address(const char *p, size_t n)
     }
 }
 
+/* A model's name, and the record of its commit, from the first line on. */
+static void name(const char *p, size_t n)
+{
+    const char *nl = memchr(p, '\n', n);
+    size_t k = nl ? (size_t)(nl - p) : n;
+    char *model = malloc(k + 1);
+    struct hub_name h, again;
+    struct hub_pin pin;
+    if (!model) {
+        return;
+    }
+    memcpy(model, p, k);
+    model[k] = 0;
+    if (hub_parse(model, HUB_SITE, true, &h)) {
+        struct buf b;
+        buf_init(&b, 1 << 16);
+        /* its address is one that means the same */
+        if (!hub_address(&h, h.revision, &b) &&
+            (!hub_parse(b.p, HUB_SITE, false, &again) || strcmp(again.repo, h.repo) != 0 ||
+             strcmp(again.revision, h.revision) != 0 || strcmp(again.folder, h.folder) != 0)) {
+            abort();
+        }
+        buf_free(&b);
+        if (nl && !hub_pin_parse(&h, nl + 1, n - k - 1, &pin) && !hub_is_commit(pin.commit)) {
+            abort();
+        }
+    }
+    free(model);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
 {
     if (!n) {
@@ -66,6 +97,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
     const char *text = (const char *)p + 1;
     if (*p == 'h') {
         head(text, n - 1);
+    } else if (*p == 'n') {
+        name(text, n - 1);
     } else if (*p == 'u') {
         signed_address(text, n - 1);
     } else if (*p == 'j') {
