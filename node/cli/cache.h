@@ -5,7 +5,7 @@
 
 #include "node/cli/home.h"
 
-extern const struct command cmd_cache_warm, cmd_cache_budget;
+extern const struct command cmd_cache_warm, cmd_cache_budget, cmd_cache_adopt, cmd_cache_verify;
 
 /* Which cache a command means: --cache, else that of the home. */
 struct cache_where {

@@ -4,7 +4,8 @@
 
 #include <string.h>
 
-static const struct command *const subs[] = {&cmd_cache_budget, &cmd_cache_warm, NULL};
+static const struct command *const subs[] = {&cmd_cache_adopt, &cmd_cache_budget, &cmd_cache_verify,
+                                             &cmd_cache_warm, NULL};
 
 const struct opt cache_where_table[CACHE_WHERE_COUNT] = {
     {"home", "DIR",

@@ -28,7 +28,7 @@ struct up_opts {
     const char *model, *listen;
     struct opt_texts peers;
     bool no_bonjour, offline;
-    struct opt_count rate_limit, disk_budget, disk_floor, upload, upload_peer;
+    struct opt_count rate_limit, disk_budget, disk_floor, upload, upload_peer, scrub;
     struct net_opts net;
 };
 
@@ -61,6 +61,10 @@ static const struct opt limit_table[] = {
     {"rate-limit", "SIZE", "most bytes a second from the origin", OPT_BYTES, AT(rate_limit), 1,
      1e18, NULL},
     {"disk-budget", "SIZE", CLI_DISK_BUDGET_HELP, OPT_BYTES, AT(disk_budget), 1, 1e18, NULL},
+    {"scrub", "TIME",
+     "every file of the cache is read once in so long, evenly, on mains and beside no answer; "
+     "default 30d, 0s: never",
+     OPT_TIME, AT(scrub), 0, 1e9, NULL},
     {"disk-floor", "SIZE", CLI_DISK_FLOOR_HELP, OPT_BYTES, AT(disk_floor), 1, 1e18, NULL},
 };
 static const struct opt_group groups[] = {
@@ -160,6 +164,9 @@ static int open_node(struct up *u, const struct up_opts *o, struct err *e)
                                .threads = (unsigned)k->threads.v,
                                .flush_subnormals = k->flush_subnormals};
     struct node_opts no = {.home = u->home.path,
+                           .scrub_s = !o->scrub.set ? 0
+                                      : o->scrub.v  ? o->scrub.v
+                                                    : UINT64_MAX,
                            .store = {.model = u->source.p,
                                      .offline = u->net.offline,
                                      .disk_budget = o->disk_budget.v,

@@ -147,6 +147,34 @@ static void say_node(const json_t *s)
     }
 }
 
+/* Folders used in place, damaged files set aside, how far the scrub is. */
+static void say_upkeep(const json_t *s)
+{
+    char a[CLI_NUM], b[CLI_NUM];
+    const json_t *u = json_object_get(s, "upkeep"), *q = json_object_get(u, "quarantine");
+    const json_t *list = json_object_get(s, "adopted"), *c = json_object_get(u, "scrub");
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *f = json_array_get(list, i);
+        printf("adopted  %s%s: %.0f objects, %s", text(f, "path"),
+               json_is_true(json_object_get(f, "other_model")) ? " (another model's, not used)"
+               : json_is_true(json_object_get(f, "here"))      ? ""
+                                                               : " (not there now)",
+               number(f, "objects"), cli_bytes((uint64_t)number(f, "bytes"), a));
+        printf(number(f, "refused") > 0 ? "; %.0f looked at, %.0f refused\n" : "; %.0f looked at\n",
+               number(f, "looked"), number(f, "refused"));
+    }
+    double total = number(c, "total"), days = number(c, "period_s") / 86400;
+    if (days > 0 && total > 0) {
+        printf("scrub    %.0f of %.0f MiB read of this round of %.3g days, %.0f damaged so far%s\n",
+               number(c, "done") < total ? number(c, "done") : total, total, days, number(c, "bad"),
+               json_is_true(json_object_get(u, "held")) ? "; it waits" : "");
+    }
+    if (number(q, "files") > 0) {
+        printf("set by   %.0f damaged files, %s, in %s\n", number(q, "files"),
+               cli_bytes((uint64_t)number(q, "bytes"), b), text(q, "folder"));
+    }
+}
+
 static void say_tiers(const json_t *s)
 {
     char a[CLI_NUM], b[CLI_NUM], c[CLI_NUM];
@@ -178,6 +206,7 @@ static void say_tiers(const json_t *s)
         printf("trust    %.0f objects rest on the word of one member\n", one);
     }
     say_words(json_object_get(s, "words"));
+    say_upkeep(s);
 }
 
 static void say_limits(const json_t *s)

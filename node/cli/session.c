@@ -9,6 +9,7 @@
 #include "node/demo/where.h"
 #include "node/routes/routes.h"
 #include "node/store/hub.h"
+#include "node/store/upkeep.h"
 #include "proto/base/clock.h"
 #include "proto/base/file.h"
 
@@ -483,6 +484,8 @@ void cli_session_computing(struct cli_session *s, int by)
 {
     if (s->node) {
         node_computing(s->node, by);
+    } else if (s->st) {
+        store_computing(s->st, by);
     }
 }
 

@@ -8,6 +8,7 @@
  * store loses its upstream and closes. */
 #include "node/daemon/node_int.h"
 
+#include "node/store/upkeep.h"
 #include "proto/base/clock.h"
 #include "proto/base/file.h"
 
@@ -305,6 +306,9 @@ static int open_owner(struct node *n, const struct node_opts *o, struct err *e)
     r = r ? r : control_open(n->home, &c, &n->control, e);
     if (!r && n->model) {
         r = open_store(n, o, e);
+        if (!r) {
+            upkeep_join(n, o->scrub_s ? o->scrub_s : STORE_SCRUB_PERIOD_S);
+        }
         r = r ? r : join_tiers(n, e);
     }
     if (!r && pthread_create(&n->ticker, NULL, tick_main, n)) {
@@ -438,6 +442,9 @@ int node_port(const struct node *n)
 
 void node_computing(struct node *n, int by)
 {
+    if (n->st) {
+        store_computing(n->st, by);
+    }
     if (n->owner) {
         yield_computing(&n->yield, by);
     } else if (n->guest) {

@@ -30,7 +30,8 @@ struct node_opts {
     size_t n_peers;
     bool no_bonjour;
     uint64_t serve_bytes_s, serve_peer_bytes_s; /* upload limits, all peers together and each */
-    unsigned audit_ms;                          /* between two audits of what peers gave; 60000 */
+    uint64_t scrub_s;  /* every own file is read once in so long; 0: 30 days, UINT64_MAX: never */
+    unsigned audit_ms; /* between two audits of what peers gave; 60000 */
     /* Homes (homes.h): copies in the background begin so long after the start, 30000; what stands
      * in for the look at batteries and networks (power.h), NULL: the system. */
     unsigned homes_after_ms;

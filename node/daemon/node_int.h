@@ -12,6 +12,7 @@
  *   homes*.c   who keeps what (homes.h)
  *   verify.c   running a prompt for a member
  *   budget.c   what the cache may take
+ *   adopted.c  adopted folders, scrub, quarantine; when the store may work in the background
  *   ops.c      requests on the control socket
  *   status.c   the report */
 #ifndef SHOAL_NODE_DAEMON_NODE_INT_H
@@ -65,6 +66,7 @@ void yield_computing(struct yield *y, int by);
 /* mesh_opts.yield_ms: prio 0 background, 1 prefetch, 2 demand. */
 unsigned yield_ms(struct yield *y, unsigned prio);
 void yield_served(struct yield *y, uint64_t bytes);
+bool yield_busy(struct yield *y); /* does a decode run? */
 json_t *yield_json(struct yield *y);
 
 /* ---- gave.c ---- */
@@ -169,6 +171,18 @@ json_t *budget_json(struct store *st);
 /* {"op": "budget", "budget", "floor"}: each a number of bytes or "auto", absent: as it is. */
 int budget_request(struct node *n, const json_t *req, json_t **out, struct err *e);
 
+/* ---- adopted.c ---- */
+
+/* The store's work in the background: not beside a decode nor on battery; a scrub in so many
+ * seconds. After the store was opened. */
+void upkeep_join(struct node *n, uint64_t scrub_s);
+/* [{"path", "here", "other_model", "objects", "experts", "bytes", "looked", "looked_bytes",
+ * "refused"}] */
+json_t *adopted_json(struct store *st);
+/* {"to_look", "held", "scrub": {"period_s", "started", "done", "total", "rounds", "bad"},
+ * "quarantine": {"folder", "files", "bytes"}} */
+json_t *upkeep_json(struct store *st);
+
 /* ---- status.c ---- */
 
 int status_make(struct node *n, json_t **out, struct err *e);
@@ -197,6 +211,8 @@ struct node {
     struct guest *guest;
     struct words *words;
     _Atomic(struct homes *) homes;
+    uint64_t power_at; /* of the store's thread: when it asked for batteries, */
+    bool on_battery;   /* and the answer */
 
     pthread_mutex_t mu; /* guards what follows: it comes while others look */
     struct store *st;

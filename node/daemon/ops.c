@@ -2,6 +2,7 @@
  * ops.c: requests on the control socket. What takes longer than a look at memory runs on threads of
  * this module, so that one request does not hold up the others. See node_int.h and README.md. */
 #include "node/daemon/node_int.h"
+#include "node/store/upkeep.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -290,13 +291,27 @@ static int op_budget(struct ops *o, const json_t *req, json_t **out, struct err 
     return budget_request(o->n, req, out, e);
 }
 
+/* The list of adopted folders was changed. */
+static int op_adopted(struct ops *o, const json_t *req, json_t **out, struct err *e)
+{
+    struct store *st = node_store_now(o->n);
+    if (!st) {
+        return err_set(e, ERR_OFFLINE, "this node works on no model");
+    }
+    store_adopt_look(st);
+    *out = json_pack("{s:o}", "adopted", adopted_json(st));
+    return 0;
+}
+
 static const struct {
     const char *name;
     int (*run)(struct ops *o, const json_t *req, json_t **out, struct err *e);
 } table[] = {
-    {"warm", op_warm},     {"status", op_status}, {"why", op_why},           {"unban", op_unban},
-    {"limits", op_limits}, {"invite", op_invite}, {"add_peer", op_add_peer}, {"look", op_look},
-    {"verify", op_verify}, {"stop", op_stop},     {"forget", op_forget},     {"budget", op_budget},
+    {"warm", op_warm},         {"status", op_status}, {"why", op_why},
+    {"unban", op_unban},       {"limits", op_limits}, {"invite", op_invite},
+    {"add_peer", op_add_peer}, {"look", op_look},     {"adopted", op_adopted},
+    {"verify", op_verify},     {"stop", op_stop},     {"forget", op_forget},
+    {"budget", op_budget},
 };
 
 /* ---- running them ---- */

@@ -105,7 +105,7 @@ static json_t *tiers_json(struct node *n, struct store *st, const struct own *ow
     (void)store_get_budget(st, &b, NULL); /* zeros without a disk tier */
     json_t *disk =
         json_pack("{s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "folder", n->cache, "used",
-                  (json_int_t)own->bytes, "objects", (json_int_t)own->objects, "budget",
+                  (json_int_t)b.used, "objects", (json_int_t)own->objects, "budget",
                   (json_int_t)b.budget, "floor", (json_int_t)b.floor, "hits",
                   (json_int_t)s.disk_hits, "bytes_read", (json_int_t)s.disk_bytes, "written",
                   (json_int_t)b.written, "written_today", (json_int_t)b.written_today);
@@ -321,6 +321,8 @@ int status_make(struct node *n, json_t **out, struct err *e)
         json_object_set_new(json_object_get(root, "limits"), "ram_budget", num(s.ram_budget));
         json_object_set_new(root, "tiers", tiers_json(n, st, &own));
         json_object_set_new(root, "basis", basis_json(st));
+        json_object_set_new(root, "adopted", adopted_json(st));
+        json_object_set_new(root, "upkeep", upkeep_json(st));
         json_t *words = words_json(n, st);
         add_words(root, words);
         json_object_set_new(root, "words", words);
@@ -328,6 +330,8 @@ int status_make(struct node *n, json_t **out, struct err *e)
     } else {
         json_object_set_new(root, "tiers", json_null());
         json_object_set_new(root, "basis", json_null());
+        json_object_set_new(root, "adopted", json_array());
+        json_object_set_new(root, "upkeep", json_null());
         json_object_set_new(root, "words", json_null());
     }
     json_object_set_new(root, "homes", homes_json(n->homes));

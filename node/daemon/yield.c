@@ -49,6 +49,14 @@ void yield_computing(struct yield *y, int by)
     pthread_mutex_unlock(&y->mu);
 }
 
+bool yield_busy(struct yield *y)
+{
+    pthread_mutex_lock(&y->mu);
+    bool r = y->computing > 0;
+    pthread_mutex_unlock(&y->mu);
+    return r;
+}
+
 unsigned yield_ms(struct yield *y, unsigned prio)
 {
     static const double wanted[] = {1, 0.5, 0};
