@@ -44,9 +44,9 @@ uint32_t agree(struct disk *d, const char *cache, const struct model *m)
 
     char hex[2 * SHA256_SIZE + 1];
     sha256_hex(model_root(m), hex);
-    struct catalog *cat;
-    int64_t no;
-    uint64_t bad, used = 0, experts = 0;
+    struct catalog *cat = NULL;
+    int64_t no = 0;
+    uint64_t bad = 0, used = 0, experts = 0;
     if (catalog_open(cache, NULL, NULL, &cat, &e) || catalog_model(cat, hex, &no, &e) ||
         catalog_load(cat, no, take_row, &rows, &bad, &e)) {
         fail_msg("%s", e.msg);

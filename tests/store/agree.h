@@ -11,7 +11,7 @@
 uint32_t agree(struct disk *d, const char *cache, const struct model *m);
 /* Files of unfinished objects that the disk tier (NULL: it is closed) knows nothing of. */
 int agree_orphans(struct disk *d, const char *cache, const struct model *m);
-/* Files left by writes that failed, which a start clears away. */
+/* Files left by writes of processes that have ended, which a start clears away. */
 int agree_cut_off(const char *cache);
 
 #endif

@@ -72,8 +72,8 @@ uint64_t k3_fill(const char *cache, const struct model *m, uint32_t layers)
     struct err e = {0};
     char hex[2 * SHA256_SIZE + 1], *dir = layout_model_dir(cache, model_root(m));
     char *journal = util_path("%s/digests.log", dir), *folder = NULL;
-    struct catalog *c;
-    int64_t no;
+    struct catalog *c = NULL;
+    int64_t no = 0;
     uint64_t bytes = 0;
     sha256_hex(model_root(m), hex);
     if (file_mkdirs(dir, &e) || catalog_open(cache, NULL, NULL, &c, &e) ||

@@ -165,7 +165,7 @@ static void t_turns(void **state)
     uint64_t seed = 7;
     char *cache = util_path("%s/turns", g.tmp);
     struct model_source src;
-    struct model *m;
+    struct model *m = NULL;
     struct err e = {0};
     if (model_folder_open(g.dir, &src, &e) || model_open(&src, &m, &e)) {
         fail_msg("%s", e.msg);
