@@ -6,6 +6,7 @@
  *   identity/machine    a digest of the machine's id, so that a copied folder is noticed
  *   shoal/group         the id of the group this node belongs to: the pin
  *   shoal/roster        the newest signed roster
+ *   shoal/roster.also   others that say more than it, signed by keepers at once (member_fork.c)
  *   shoal/group.key     the group's signing key (PEM, 0600), on keepers only
  *   shoal/invites/ID    one open or spent invite each, on keepers only
  *   networks            where Bonjour may announce

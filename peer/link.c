@@ -139,20 +139,33 @@ void link_send_hello(struct plink *l, bool full)
     link_send(l, &f, TLS_CONTROL);
 }
 
-void link_send_roster(struct plink *l)
+static void send_roster(struct plink *l, const struct buf *blob)
 {
     Shoal__Roster r = SHOAL__ROSTER__INIT;
     Shoal__Frame f = SHOAL__FRAME__INIT;
-    struct member *b = &l->m->member;
-    if (!b->blob.n) {
+    if (!blob->n) {
         return;
     }
-    r.version = b->roster.version;
-    r.blob.data = (uint8_t *)b->blob.p;
-    r.blob.len = b->blob.n;
+    r.version = roster_version_of(blob->p, blob->n);
+    r.blob.data = (uint8_t *)blob->p;
+    r.blob.len = blob->n;
     f.kind_case = SHOAL__FRAME__KIND_ROSTER;
     f.roster = &r;
     link_send(l, &f, TLS_CONTROL);
+}
+
+void link_send_roster(struct plink *l)
+{
+    const struct member *b = &l->m->member;
+    size_t first = 0; /* 0: the one that wins; else also[first - 1] */
+    /* A guest is judged by the first that it shows: one that lists it. */
+    for (size_t i = 0; i < b->also_n && !member_listed(b, &b->blob) && !first; i++) {
+        first = member_listed(b, &b->also[i]) ? i + 1 : 0;
+    }
+    for (size_t i = 0; i <= b->also_n; i++) {
+        size_t k = i == 0 ? first : i == first ? 0 : i;
+        send_roster(l, k ? &b->also[k - 1] : &b->blob);
+    }
 }
 
 static int emit_have(void *ctx, const void *body, size_t n)

@@ -10,13 +10,14 @@
 
 static const char folder[] = "shoal";
 static const char group_file[] = "shoal/group";
-static const char roster_file[] = "shoal/roster";
+static const char roster_file[] = MEMBER_ROSTER;
 static const char key_file[] = "shoal/group.key";
 
 static void forget(struct member *m)
 {
     roster_free(&m->roster);
     buf_free(&m->blob);
+    member_fork_forget(m);
     crypto_key_free(m->signing_key);
     m->signing_key = NULL;
     m->in_group = false;
@@ -103,6 +104,7 @@ static int load(struct member *m, struct err *e)
     int r = load_group(m, e);
     m->in_group = !r;
     r = r ? r : load_roster(m, e);
+    r = r ? r : member_fork_load(m, e);
     r = r ? r : load_key(m, e);
     if (!r && m->signing_key && !m->roster.version) {
         /* the roster was lost: go on from this keeper alone, to be merged with what others have */
@@ -139,6 +141,11 @@ int member_lock(const struct member *m, int *lock, struct err *e)
     return home_lock_for(m->home, m->lock_ms ? m->lock_ms : HOME_LOCK_MS, lock, e);
 }
 
+static bool same_blob(const struct buf *a, const struct buf *b)
+{
+    return a->n == b->n && (!a->n || memcmp(a->p, b->p, a->n) == 0);
+}
+
 int member_refresh(struct member *m, bool *changed, struct err *e)
 {
     struct member next = {.home = m->home, .me = m->me, .lock_ms = m->lock_ms};
@@ -147,9 +154,11 @@ int member_refresh(struct member *m, bool *changed, struct err *e)
         forget(&next);
         return r;
     }
-    *changed = next.in_group != m->in_group || next.blob.n != m->blob.n ||
-               (m->blob.n && memcmp(next.blob.p, m->blob.p, m->blob.n) != 0) ||
-               !next.signing_key != !m->signing_key;
+    *changed = next.in_group != m->in_group || !same_blob(&next.blob, &m->blob) ||
+               !next.signing_key != !m->signing_key || next.also_n != m->also_n;
+    for (size_t i = 0; i < m->also_n && !*changed; i++) {
+        *changed = !same_blob(&next.also[i], &m->also[i]);
+    }
     forget(m);
     *m = next;
     return 0;
@@ -205,6 +214,7 @@ int member_commit(struct member *m, struct err *e)
         r = roster_sign(&m->roster, m->signing_key, &b, e);
     }
     r = r ? r : home_write(m->home, roster_file, b.p, b.n, e);
+    r = r ? r : member_fork_clear(m, e); /* it says all of it */
     if (r) {
         /* memory must not say more than the disk */
         bool changed;
@@ -254,6 +264,7 @@ int member_adopt(struct member *m, const struct key_id *group, const void *blob,
     int r = home_folder(m->home, folder, e);
     r = r ? r : member_set_aside_key(m, group, e);
     r = r ? r : home_write(m->home, roster_file, blob, n, e);
+    r = r ? r : member_fork_clear(m, e);
     r = r ? r : home_write(m->home, group_file, line, strlen(line), e);
     return r ? r : member_refresh(m, &changed, e);
 }
@@ -401,34 +412,6 @@ int member_remove(struct member *m, const char *which, bool keeper_too, uint64_t
     return r;
 }
 
-static int adopt_roster(struct member *m, const struct roster *theirs, const void *blob, size_t n,
-                        enum member_taken *what, struct err *e)
-{
-    struct roster both;
-    bool more = false, changed;
-    enum roster_order order = roster_compare(&m->roster, theirs);
-    int r = 0;
-    if (m->signing_key) {
-        r = roster_merge(&m->roster, theirs, &both, &more, e);
-        if (!r && more) {
-            roster_free(&m->roster);
-            m->roster = both;
-            m->roster.version--; /* member_commit raises it again */
-            *what = TAKEN_MERGED;
-            return member_commit(m, e);
-        }
-        if (!r) {
-            roster_free(&both);
-        }
-    }
-    if (!r && order == ROSTER_NEWER) {
-        r = home_write(m->home, roster_file, blob, n, e);
-        r = r ? r : member_refresh(m, &changed, e);
-    }
-    *what = order == ROSTER_NEWER ? TAKEN_NEWER : order == ROSTER_OLDER ? TAKEN_OLDER : TAKEN_EQUAL;
-    return r;
-}
-
 int member_take_roster(struct member *m, const void *blob, size_t n, enum member_taken *what,
                        struct err *e)
 {
@@ -446,7 +429,7 @@ int member_take_roster(struct member *m, const void *blob, size_t n, enum member
     r = member_lock(m, &lock, e);
     if (!r) {
         r = member_refresh(m, &changed, e);
-        r = r ? r : adopt_roster(m, &theirs, blob, n, what, e);
+        r = r ? r : member_fork_take(m, &theirs, blob, n, what, e);
         home_unlock(lock);
     }
     roster_free(&theirs);

@@ -9,14 +9,23 @@
 #include "peer/identity.h"
 #include "peer/roster.h"
 
+#define MEMBER_ROSTER "shoal/roster" /* below the home */
+#define MEMBER_ALSO 7                /* rosters kept beside the one that wins */
+
 struct member {
     const char *home;          /* private copy */
     const struct identity *me; /* of the caller; outlives this */
     unsigned lock_ms; /* longest wait for the home's lock, then ERR_BUSY; 0: HOME_LOCK_MS */
     bool in_group;    /* false: nothing below is set */
     struct key_id group;
-    struct roster roster;           /* version 0 and empty when the file is gone */
-    struct buf blob;                /* the roster as signed; empty with version 0 */
+    /* What the rosters at hand say together, with the version of the one that wins. Version 0 and
+     * empty when the file is gone. */
+    struct roster roster;
+    struct buf blob; /* the one that wins, as signed; empty with version 0 */
+    /* Others that say more than it: signed by keepers that had not seen each other's
+     * (member_fork.c). The best first; each is to be shown to peers beside `blob`. */
+    struct buf also[MEMBER_ALSO];
+    size_t also_n;
     struct crypto_key *signing_key; /* NULL unless this node is a keeper with the key at hand */
 };
 
@@ -40,13 +49,16 @@ int member_add(struct member *m, const uint8_t pub[CRYPTO_PUBLIC], uint64_t now,
 
 enum member_taken {
     TAKEN_EQUAL,  /* nothing new */
-    TAKEN_OLDER,  /* theirs is older: send m->blob */
+    TAKEN_OLDER,  /* theirs is older and says nothing more: send ours */
     TAKEN_NEWER,  /* now ours: tell all peers, look at every connection's standing again */
-    TAKEN_MERGED, /* as NEWER, and this keeper signed both together: the sender needs it too */
+    TAKEN_MERGED, /* as NEWER, and both count (a keeper signed them together): the sender needs it
+                   */
 };
 /* A roster that a peer sent. Refused (and nothing changed) unless signed by this shoal's key. */
 int member_take_roster(struct member *m, const void *blob, size_t n, enum member_taken *what,
                        struct err *e);
+/* Does one of the rosters at hand (m->blob, m->also) list this node? */
+bool member_listed(const struct member *m, const struct buf *blob);
 /* What a node is to us; their_blob is what it showed at hello (NULL: nothing). The sentence in
  * `why` (may be NULL) is for the node when it is no member. */
 enum roster_standing member_standing(const struct member *m, const struct key_id *id,
@@ -64,5 +76,13 @@ int member_adopt(struct member *m, const struct key_id *group, const void *blob,
  * killed left it) gets another name, so that it is neither used nor lost. */
 int member_set_aside_key(struct member *m, const struct key_id *group, struct err *e);
 int member_need_key(const struct member *m, struct err *e);
+
+/* member_fork.c, for member.c; the lock is held. Read what is kept beside the roster, which is
+ * loaded; take another roster of this shoal, opened; forget what is kept, on disk too. */
+int member_fork_load(struct member *m, struct err *e);
+int member_fork_take(struct member *m, const struct roster *theirs, const void *blob, size_t n,
+                     enum member_taken *what, struct err *e);
+int member_fork_clear(struct member *m, struct err *e);
+void member_fork_forget(struct member *m); /* memory alone */
 
 #endif

@@ -261,7 +261,7 @@ bool mesh_is_member(struct mesh *m, const struct key_id *id);
 
 /* ---- reports; JSON appended to *out ---- */
 
-/* {"node","name","port","group","roster_version","members","listen":[...],"model","peers":[{"id",
+/* {"node","name","port","group","roster_version","rosters_beside","members","listen":[...],"model","peers":[{"id",
  * "short","name","last","state","address","addresses":[...],"software","version","model_same",
  * "rate_in","rate_out","bytes_in","bytes_out","rtt_ms","files_served","file_bytes_served",
  * "objects","fetch":{...}}],"objects","coverage":{"have","of","missing","percent","kinds":[{"kind",

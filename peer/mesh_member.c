@@ -120,8 +120,9 @@ static void set_guests(struct mesh *m, bool guests)
 
 static uint64_t stamp_all(const char *home)
 {
-    static const char *const files[] = {"shoal", "shoal/group", "shoal/roster", "shoal/group.key",
-                                        "shoal/invites"};
+    static const char *const files[] = {"shoal",           "shoal/group",
+                                        "shoal/roster",    "shoal/roster.also",
+                                        "shoal/group.key", "shoal/invites"};
     uint64_t h = HOME_STAMP;
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         h = home_stamp(home, files[i], h);
@@ -192,13 +193,23 @@ void mesh_look_now(struct mesh *m)
     do_late(m);
 }
 
+static void digest_rosters(const struct member *b, uint8_t out[SHA256_SIZE])
+{
+    uint8_t each[(MEMBER_ALSO + 1) * SHA256_SIZE];
+    sha256(b->blob.p ? b->blob.p : "", b->blob.n, each);
+    for (size_t i = 0; i < b->also_n; i++) {
+        sha256(b->also[i].p, b->also[i].n, each + (i + 1) * SHA256_SIZE);
+    }
+    sha256(each, (b->also_n + 1) * SHA256_SIZE, out);
+}
+
 /* Every function of member.h may have brought news from the disk, so what counts is whether the
  * roster is the one that was acted on last. */
 static bool is_news(struct mesh *m)
 {
     uint8_t now[SHA256_SIZE] = {0};
     if (m->member.in_group) {
-        sha256(m->member.blob.p ? m->member.blob.p : "", m->member.blob.n, now);
+        digest_rosters(&m->member, now);
     }
     if (memcmp(now, m->acted_on, sizeof now) == 0) {
         return false;
@@ -274,6 +285,11 @@ static void take_roster(struct plink *l, const void *blob, size_t n)
         mesh_log(m, "roster %llu taken from peer %s: %zu members, %zu removed",
                  (unsigned long long)m->member.roster.version, l->who, m->member.roster.members_n,
                  m->member.roster.removed_n);
+        if (m->member.also_n) {
+            mesh_log_once(m, "two keepers signed rosters without having seen each other's: what "
+                             "either says counts, removals first, until a keeper that is met signs "
+                             "them together");
+        }
     }
     mesh_membership(m, what == TAKEN_NEWER ? l : NULL);
     if (what == TAKEN_OLDER && l->state == LINK_UP) {

@@ -319,6 +319,7 @@ static json_t *status_json(struct mesh *m)
         o, "removed",
         json_boolean(m->member.in_group && roster_has_removed(&m->member.roster, &m->me.id)));
     json_object_set_new(o, "roster_version", num(m->member.roster.version));
+    json_object_set_new(o, "rosters_beside", num(m->member.also_n));
     json_object_set_new(o, "members", num(m->member.roster.members_n));
     json_object_set_new(o, "moved", json_boolean(m->me.moved));
     json_object_set_new(o, "invites_open", json_boolean(m->trust.guests));

@@ -61,6 +61,9 @@ int roster_open(const void *blob, size_t n, const struct key_id *group, struct r
 int roster_sign(const struct roster *r, struct crypto_key *group_key, struct buf *out,
                 struct err *e);
 
+/* Of a blob that was parsed once. */
+uint64_t roster_version_of(const void *blob, size_t n);
+
 const struct roster_member *roster_find(const struct roster *r, const struct key_id *id);
 bool roster_has_removed(const struct roster *r, const struct key_id *id);
 
@@ -83,6 +86,10 @@ enum roster_order roster_compare(const struct roster *ours, const struct roster 
  * whether it says more than the winner of the two does, so that it is worth signing. */
 int roster_merge(const struct roster *a, const struct roster *b, struct roster *out, bool *changed,
                  struct err *e);
+
+/* Does r say something that `than` does not: other members, removals, flags or dates? Versions do
+ * not count. */
+bool roster_differs(const struct roster *r, const struct roster *than);
 
 enum roster_standing {
     STANDING_MEMBER,
