@@ -72,6 +72,9 @@
 /* Faults */
 #define FETCH_DEAD_MIN_NS (2 * FETCH_S)   /* no byte for eight hedge times, within these bounds: */
 #define FETCH_DEAD_MAX_NS (8 * FETCH_S)   /* its Gets are given up */
+/* What comes of a chunk counts as a byte only from this rate on (mean since the last whole chunk):
+ * who lets bytes drip is as silent as who sends none. */
+#define FETCH_DRIP_BYTES_S 8192u
 #define FETCH_SAY_NS (5 * FETCH_S)        /* a line for an object without bytes, each time */
 #define FETCH_PAUSE_MIN_NS (1 * FETCH_S)  /* after a fault; doubles ... */
 #define FETCH_PAUSE_MAX_NS (60 * FETCH_S) /* ... up to this, and ends with FETCH_PROVEN chunks */
@@ -286,6 +289,14 @@ void fetch_on_take(struct fetch *f, uint32_t peer, const struct object_key *k, u
 /* ---- what a peer has, bans, numbers ---- */
 
 bool fetch_peer_has(const struct fetch *f, uint32_t peer, struct object_key k);
+/* May others count with what it says that it holds? */
+enum fetch_trust {
+    FETCH_TRUSTED,
+    FETCH_DOUBTED, /* it has not given what it was asked for, several times in a row, and rests */
+    FETCH_BANNED,
+};
+#define FETCH_DOUBT_NS (16 * FETCH_S) /* of a pause: the fifth in a row */
+enum fetch_trust fetch_peer_trust(const struct fetch *f, uint32_t peer);
 /* Which of objects 0 .. count - 1 of that kind and layer a peer has: set in bits from bit `at`. */
 void fetch_peer_row(const struct fetch *f, uint32_t peer, uint8_t kind, uint16_t layer,
                     uint32_t count, uint8_t *bits, uint64_t at);

@@ -171,6 +171,18 @@ void fetch_peer_row(const struct fetch *f, uint32_t peer, uint8_t kind, uint16_t
     }
 }
 
+enum fetch_trust fetch_peer_trust(const struct fetch *f, uint32_t peer)
+{
+    if (peer >= FETCH_PEERS_MAX || !f->peer[peer]) {
+        return FETCH_TRUSTED;
+    }
+    const struct record *r = f->peer[peer]->rec;
+    uint64_t now = f->o.ops.now(f->o.ops.ctx);
+    return r->banned_until > now                                  ? FETCH_BANNED
+           : r->pause >= FETCH_DOUBT_NS && r->pause_until > now ? FETCH_DOUBTED
+                                                                  : FETCH_TRUSTED;
+}
+
 uint32_t fetch_holders(const struct fetch *f, struct object_key k)
 {
     uint32_t n = 0;

@@ -327,10 +327,14 @@ void fetch_on_bytes(struct fetch *f, uint32_t peer, uint64_t n)
         return;
     }
     fetch_enter(f);
-    s->last_bytes = s->lease_byte = f->now;
-    struct flight *fl = get_of_source(s->gets.next)->fl;
-    fl->last_byte = f->now;
-    fl->say_at = f->now + FETCH_SAY_NS;
+    struct get *g = get_of_source(s->gets.next);
+    s->lease_byte = f->now;
+    s->part = s->part + n < n ? UINT64_MAX : s->part + n;
+    double least = (double)(f->now - source_since(s)) / 1e9 * FETCH_DRIP_BYTES_S;
+    if (g->relay || (double)s->part >= least) {
+        s->last_bytes = g->fl->last_byte = f->now;
+        g->fl->say_at = f->now + FETCH_SAY_NS;
+    }
     fetch_leave(f);
 }
 

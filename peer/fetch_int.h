@@ -194,6 +194,7 @@ struct source {
     uint64_t next_id;
     uint64_t busy_since;            /* something is asked for since then */
     uint64_t last_data, last_bytes; /* of this busy time */
+    uint64_t part;                  /* bytes since the last whole chunk, or since it is busy */
     uint64_t since_data;            /* partial bytes since last_data */
     uint64_t not_before;            /* said that it is busy */
     uint64_t allow_late;            /* bytes that may still come for cancelled Gets */

@@ -65,7 +65,7 @@ void source_asked(struct fetch *f, struct source *s, enum fetch_prio p, uint64_t
 {
     if (!total(s)) {
         s->busy_since = f->now;
-        s->last_data = s->last_bytes = 0;
+        s->last_data = s->last_bytes = s->part = 0;
         s->first = true;
         s->late = false;
     }
@@ -103,6 +103,7 @@ void source_gave(struct fetch *f, struct source *s, uint64_t bytes)
     s->first = false;
     s->late = false;
     s->last_data = s->last_bytes = f->now;
+    s->part = 0;
     s->refused = 0;
     s->good++;
     if (s->rec && s->good >= FETCH_PROVEN) {

@@ -59,7 +59,7 @@ void plan_timers(struct fetch *f)
         if (f->now >= dead_at(s)) {
             s->rec->timeouts++;
             s->late = false; /* the fault is told here */
-            source_fault(f, s, "gave no byte of what it was asked for");
+            source_fault(f, s, "gave nothing, or hardly a byte a while, of what it was asked for");
             source_drop_plain(f, s);
         }
     }

@@ -272,13 +272,19 @@ int mesh_place_kept(struct mesh *m, const struct key_id *to, const struct object
 
 /* ---- the list ---- */
 
-static uint8_t *held_bits(const struct mesh *m, const struct plink *l)
+static uint8_t *no_bits(const struct mesh *m)
 {
-    uint64_t n = 0, at = 0;
+    uint64_t n = 0;
     for (size_t i = 0; i < m->o.n_extents; i++) {
         n += m->extents[i].count;
     }
-    uint8_t *bits = calloc(n / 8 + 1, 1);
+    return calloc(n / 8 + 1, 1);
+}
+
+static uint8_t *held_bits(const struct mesh *m, const struct plink *l)
+{
+    uint64_t at = 0;
+    uint8_t *bits = no_bits(m);
     for (size_t i = 0; bits && i < m->o.n_extents; i++) {
         const struct mesh_extent *x = &m->extents[i];
         if (l->slot != LINK_NO_SLOT) {
@@ -295,8 +301,13 @@ static void fill(struct mesh *m, struct mesh_place_peer *p, const struct key_id 
     const struct mesh_known *k = mesh_known_of(m, id, false);
     p->id = *id;
     memcpy(p->name, l ? l->name : k ? k->name : "", l || k ? sizeof p->name : 1);
-    p->connected = l && l->model_same;
-    if (p->connected) {
+    enum fetch_trust trust = l && l->slot != LINK_NO_SLOT ? fetch_peer_trust(m->fetch, l->slot)
+                                                          : FETCH_TRUSTED;
+    p->connected = l && l->model_same && trust != FETCH_DOUBTED;
+    if (p->connected && trust == FETCH_BANNED) { /* what it has is worth nothing */
+        p->has_place = true;
+        p->held = no_bits(m);
+    } else if (p->connected) {
         p->has_place = l->has_place;
         p->complete = l->rx.synced;
         p->place = l->place;

@@ -40,7 +40,10 @@ int mesh_place_kept(struct mesh *m, const struct key_id *to, const struct object
 struct mesh_place_peer {
     struct key_id id;
     char name[WIRE_NAME_MAX + 1];
-    bool connected; /* and shares this node's model; else a member of the roster, no more known */
+    /* And shares this node's model; else a member of the roster, no more known. One that is banned
+     * is connected, holds nothing and keeps nothing; one that does not give what it is asked for
+     * counts as absent while it is not asked. */
+    bool connected;
     bool has_place;
     bool complete; /* it has said all that it holds */
     struct mesh_place place;

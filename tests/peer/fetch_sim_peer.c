@@ -407,7 +407,7 @@ void sim_handle(struct sim *s, const struct sim_event *e)
         break;
     case E_BYTES:
         if (x->sending && queued(x->q, x->n_q, e->id) && !x->cut) {
-            fetch_on_bytes(s->f, x->slot, 500);
+            fetch_on_bytes(s->f, x->slot, (uint64_t)(x->rate / 2));
             at_peer(s, 500 * FETCH_MS, E_BYTES, e->peer, e->id, e->chunk, 0, false);
         }
         break;
