@@ -23,6 +23,16 @@ void cli_session_phase(struct cli_session *s, enum phase p, uint64_t done, uint6
     }
 }
 
+void cli_session_fetching(struct cli_session *s, uint64_t done, uint64_t total, double rate)
+{
+    pthread_mutex_lock(&s->lock);
+    s->phase = PHASE_FETCH;
+    s->done = done;
+    s->total = total;
+    s->rate = rate;
+    pthread_mutex_unlock(&s->lock);
+}
+
 int cli_session_progress(void *ctx, const struct infer_progress *p)
 {
     struct cli_session *s = ctx;
@@ -75,6 +85,20 @@ static void compose_spine(double t, uint64_t read, uint64_t total, const char *t
              cli_bytes((uint64_t)rate, d), rate > 0 ? cli_duration(eta, left) : "?", tail);
 }
 
+static void compose_fetch(const struct cli_session *s, const struct store_stats *v, char *line,
+                          size_t n)
+{
+    char a[CLI_NUM], b[CLI_NUM], d[CLI_NUM], left[CLI_NUM], peers[CLI_NUM];
+    uint64_t rest = s->total - s->done;
+    /* cut, not rounded: 100.0 is all */
+    double percent = s->total ? (double)(s->done * 1000 / s->total) / 10 : 100;
+    snprintf(line, n, "%.1f%%, %s of %s, %s/s, %s left%s%s", percent, cli_bytes(s->done, a),
+             cli_bytes(s->total, b), s->rate > 0 ? cli_bytes((uint64_t)s->rate, d) : "?",
+             s->rate > 0 ? cli_duration((double)rest / s->rate, left) : "?",
+             v->peer_bytes ? "; from peers " : "",
+             v->peer_bytes ? cli_bytes(v->peer_bytes, peers) : "");
+}
+
 static void compose_prefill(const struct cli_session *s, double t, const char *tail, char *line,
                             size_t n)
 {
@@ -120,6 +144,9 @@ void cli_session_compose(void *ctx, char *line, size_t n)
     switch (s->phase) {
     case PHASE_OPEN:
         snprintf(line, n, "opening %.150s (%s)", s->source, cli_duration(t, took));
+        break;
+    case PHASE_FETCH:
+        compose_fetch(s, &v, line, n);
         break;
     case PHASE_SPINE:
         compose_spine(t, v.spine_bytes_read, s->total, tail, line, n);

@@ -439,7 +439,7 @@ int cli_session_open(struct cli_session *s, struct cli *c, const struct model_op
             say_shoal(s);
         }
     }
-    s->f_wanted = depth >= SESSION_PLAN;
+    s->f_wanted = depth >= SESSION_FETCH;
     r = r ? r : open_tok(s, e);
     if (!r && depth == SESSION_INFER) {
         r = cli_session_load(s, e);

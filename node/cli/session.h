@@ -75,7 +75,15 @@ json_t *plan_json(const struct plan *p);
 
 /* ---- the session ---- */
 
-enum phase { PHASE_IDLE, PHASE_OPEN, PHASE_SPINE, PHASE_PREFILL, PHASE_DECODE, PHASE_QUIET };
+enum phase {
+    PHASE_IDLE,
+    PHASE_OPEN,
+    PHASE_FETCH,
+    PHASE_SPINE,
+    PHASE_PREFILL,
+    PHASE_DECODE,
+    PHASE_QUIET
+};
 
 struct cli_session {
     struct cli *c;
@@ -93,7 +101,7 @@ struct cli_session {
     struct infer *f;
     struct tok *tok;   /* NULL when the model has none (SESSION_PLAN): cli_session_need_tok */
     struct err no_tok; /* why there is none */
-    bool f_wanted;     /* SESSION_PLAN and more: the tokenizer may be missing */
+    bool f_wanted;     /* SESSION_FETCH and more: the tokenizer may be missing */
     uint32_t chunk;    /* rows of one prefill call */
     enum infer_prefetch prefetch;
     struct live *live;
@@ -106,7 +114,8 @@ struct cli_session {
     pthread_mutex_t lock; /* guards what follows: written by the worker, read by the live thread */
     enum phase phase;
     double phase_start;
-    uint64_t done, total; /* prompt tokens, or new tokens */
+    uint64_t done, total; /* prompt tokens, new tokens, or bytes on disk */
+    double rate;          /* PHASE_FETCH: bytes a second, 0: not known yet */
     struct infer_progress layer;
     bool store_ready; /* st may be asked for numbers */
 };
@@ -115,6 +124,7 @@ struct cli_session {
 enum cli_session_depth {
     SESSION_TEXT,  /* tok only; a folder needs just its tokenizer files */
     SESSION_STORE, /* st, m and tok */
+    SESSION_FETCH, /* the same, but the model may have no tokenizer */
     SESSION_PLAN,  /* be and plan too: all but f, which cli_session_load makes */
     SESSION_INFER  /* all */
 };
@@ -138,6 +148,8 @@ int cli_model_hint(const char *source, struct err *e);
 int cli_session_need_tok(const struct cli_session *s, struct err *e);
 /* Say what the worker is doing now (progress.c); total may be 0. */
 void cli_session_phase(struct cli_session *s, enum phase p, uint64_t done, uint64_t total);
+/* PHASE_FETCH: how much of what is to be on disk is there. */
+void cli_session_fetching(struct cli_session *s, uint64_t done, uint64_t total, double rate);
 /* The compose function of the live line, and the progress hook of infer. */
 void cli_session_compose(void *ctx, char *line, size_t n);
 int cli_session_progress(void *ctx, const struct infer_progress *p);

@@ -20,6 +20,7 @@ struct store_budget {
     uint64_t may;          /* bytes of objects that may lie here as things are */
     uint64_t used;         /* objects of this model, */
     uint64_t others;       /* and of other models in the same folder */
+    uint64_t unfinished;   /* bytes of objects that had begun to come, good for going on */
     uint64_t model;        /* all objects of this model */
     uint64_t volume, free; /* of the volume; 0: unknown */
     uint64_t trimmed;      /* bytes evicted to come down to these numbers since the store is open */
@@ -32,8 +33,8 @@ int store_get_budget(struct store *st, struct store_budget *out, struct err *e);
 int store_set_budget(struct store *st, const uint64_t *budget, const uint64_t *floor,
                      struct err *e);
 /* The automatic floor for a volume of that size with so much free and so much of it ours: a
- * twentieth of the volume, at most 32 GiB and at most half of what could be free, at least 1 GiB.
- */
+ * twentieth of the volume, at most 32 GiB and at most half of what could be free, at least 1 GiB
+ * (an eighth of a volume that is smaller than 8 GiB). */
 uint64_t store_auto_floor(uint64_t volume, uint64_t free, uint64_t own);
 /* What is kept in a cache folder: 0 and UINT64_MAX where nothing is. */
 void store_kept_budget(const char *cache_dir, uint64_t *budget, uint64_t *floor);

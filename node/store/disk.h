@@ -181,6 +181,7 @@ struct disk_space {
     uint64_t budget;        /* what may lie here: by the budget and by what the volume has left */
     uint64_t used, experts; /* all objects; experts alone */
     uint64_t others;        /* disk_others */
+    uint64_t unfinished;    /* of objects that are in nobody's hands */
     uint64_t volume, free;  /* bytes of the volume; 0: it does not say */
 };
 void disk_space(struct disk *d, struct disk_space *out);

@@ -198,6 +198,7 @@ void disk_space(struct disk *d, struct disk_space *out)
     out->experts = d->experts;
     out->used = d->used;
     out->others = d->others;
+    out->unfinished = d->partial_bytes;
     left = left > d->o.floor ? left - d->o.floor : 0;
     uint64_t volume = d->used + left < left ? UINT64_MAX : d->used + left;
     uint64_t own = d->o.budget > d->others ? d->o.budget - d->others : 0;

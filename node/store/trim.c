@@ -46,9 +46,10 @@ struct trim {
 uint64_t store_auto_floor(uint64_t volume, uint64_t free, uint64_t own)
 {
     uint64_t floor = volume / 20, half = (free + (own < UINT64_MAX - free ? own : 0)) / 2;
+    uint64_t least = volume && volume / 8 < GIB ? volume / 8 : GIB;
     floor = floor < half ? floor : half;
     floor = floor < 32 * GIB ? floor : 32 * GIB;
-    return floor > GIB ? floor : GIB;
+    return floor > least ? floor : least;
 }
 
 /* ---- the limits ---- */
@@ -188,6 +189,7 @@ int store_get_budget(struct store *st, struct store_budget *out, struct err *e)
     out->may = s.budget;
     out->used = s.used;
     out->others = s.others;
+    out->unfinished = s.unfinished;
     out->volume = s.volume;
     out->free = s.free;
     out->model = model_expert_bytes(st->m) + model_spine_bytes(st->m);

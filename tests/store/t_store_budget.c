@@ -144,6 +144,7 @@ static void t_auto_floor(void **state)
     assert_true(store_auto_floor(4000 * gib, 900 * gib, 0) == 32 * gib);   /* the most */
     assert_true(store_auto_floor(400 * gib, 8 * gib, 4 * gib) == 6 * gib); /* half of what can be */
     assert_true(store_auto_floor(10 * gib, 9 * gib, 0) == gib);            /* the least */
+    assert_true(store_auto_floor(32 << 20, 30 << 20, 0) == 4 << 20);       /* a small volume */
     assert_true(store_auto_floor(0, 0, 0) == gib);
     assert_true(store_auto_floor(UINT64_MAX, UINT64_MAX - 5, UINT64_MAX) == 32 * gib);
 }
