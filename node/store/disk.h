@@ -113,7 +113,8 @@ uint64_t disk_stamp(struct disk *d);
 bool disk_expect(struct disk *d, uint32_t id, uint8_t object[SHA256_SIZE], enum basis *b);
 /* Has another manifest been imported? Then all that is here is compared with it. */
 void disk_look_manifest(struct disk *d);
-/* A chunk on disk that rests on members' words, chosen by a random number, and its SHA-256. */
+/* A chunk on disk that rests on members' words, or of which nothing is known but that it was here,
+ * chosen by a random number, and its SHA-256. */
 bool disk_audit_pick(struct disk *d, uint64_t random, uint32_t *id, uint32_t *chunk,
                      uint8_t sha[SHA256_SIZE]);
 /* The origin has other bytes for that chunk. */

@@ -306,15 +306,18 @@ static void read_list(struct disk *d)
     if (adopt_same_file(&now, &a->list)) {
         return;
     }
-    if (any && adopt_list_read(d->o.cache_dir, &l, &e)) {
+    bool bad = any && adopt_list_read(d->o.cache_dir, &l, &e);
+    if (bad) { /* as it was, until somebody writes it again */
         disk_log(d, "%s", e.msg);
     }
+    bool was[ADOPT_FOLDERS_MAX] = {false};
     pthread_mutex_lock(&d->mu);
     a->list = now;
-    for (uint32_t i = 0; i < a->n; i++) {
+    for (uint32_t i = 0; i < a->n && !bad; i++) {
+        was[i] = a->f[i].listed;
         a->f[i].listed = false;
     }
-    for (size_t k = 0; k < l.n; k++) {
+    for (size_t k = 0; k < l.n && !bad; k++) {
         uint32_t i = 0;
         while (i < a->n && strcmp(a->f[i].path, l.path[k]) != 0) {
             i++;
@@ -341,6 +344,11 @@ static void read_list(struct disk *d)
         }
     }
     pthread_mutex_unlock(&d->mu);
+    for (uint32_t i = 0; i < a->n && !bad; i++) {
+        if (was[i] && !a->f[i].listed && catalog_looked_drop(d->cat, a->f[i].key, &e)) {
+            disk_log(d, "%s", e.msg);
+        }
+    }
     adopt_list_free(&l);
 }
 

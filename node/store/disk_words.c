@@ -22,6 +22,12 @@ static bool on_words(const struct digest *dg)
     return dg && (dg->source == DIGEST_ONE_MEMBER || dg->source == DIGEST_TWO_MEMBERS);
 }
 
+/* What an audit is for: words, and files of which nobody says whence they are. */
+static bool doubtful(const struct digest *dg)
+{
+    return on_words(dg) || (dg && dg->source == DIGEST_UNKNOWN);
+}
+
 /* ---- changing what is on record ---- */
 
 struct changes {
@@ -308,7 +314,8 @@ static bool compare_word(struct changes *c, uint32_t id, const uint8_t digest[SH
     if (s.basis == BASIS_MANIFEST) {
         return memcmp(s.digest, digest, SHA256_SIZE) != 0;
     }
-    if (!on_words(dg)) {
+    bool unknown = dg && dg->source == DIGEST_UNKNOWN;
+    if (!on_words(dg) && !(unknown && s.basis >= BASIS_TWO_MEMBERS)) {
         return false;
     }
     if (memcmp(dg->sha, digest, SHA256_SIZE) == 0) {
@@ -471,7 +478,7 @@ bool disk_audit_pick(struct disk *d, uint64_t random, uint32_t *id, uint32_t *ch
     for (uint32_t i = 0; i < d->n; i++, at = at + 1 == d->n ? 0 : at + 1) {
         pthread_mutex_lock(&d->mu);
         const struct disk_item *it = &d->it[at];
-        const struct digest *dg = it->present && on_words(it->digest) ? it->digest : NULL;
+        const struct digest *dg = it->present && doubtful(it->digest) ? it->digest : NULL;
         pthread_mutex_unlock(&d->mu);
         if (dg && dg->shas) {
             *id = at;
@@ -486,7 +493,7 @@ bool disk_audit_pick(struct disk *d, uint64_t random, uint32_t *id, uint32_t *ch
 void disk_audit_failed(struct disk *d, uint32_t id, const uint8_t sha[SHA256_SIZE], uint32_t chunk)
 {
     const struct digest *dg = disk_digest_of(d, id);
-    if (!on_words(dg) || !dg->shas || memcmp(dg->shas[chunk], sha, SHA256_SIZE) != 0) {
+    if (!doubtful(dg) || !dg->shas || memcmp(dg->shas[chunk], sha, SHA256_SIZE) != 0) {
         return; /* it has been replaced meanwhile */
     }
     uint64_t against, agree = book_agree(d->book, id, dg->sha, &against);

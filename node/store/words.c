@@ -172,7 +172,8 @@ int store_words_audit(struct store *st, uint64_t random, uint64_t *bytes, struct
         sha256(p, n, got);
         if (memcmp(got, sha, SHA256_SIZE) != 0) {
             char name[128];
-            r = err_set(e, ERR_DIGEST, "chunk %u of %s from peers is not what the origin has",
+            r = err_set(e, ERR_DIGEST,
+                        "chunk %u of %s from peers, or from a folder, is not what the origin has",
                         chunk, model_object_name(st->m, id, name, sizeof name));
             disk_audit_failed(st->disk, id, sha, chunk);
         }

@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: MIT
  * fuzz_store.c: what the store reads from outside: the head of an HTTP answer, the digest journal,
- * the list of metadata, signed addresses, names of a hub's models. The first byte chooses which. */
+ * the list of metadata, signed addresses, names of a hub's models, the list of adopted folders,
+ * names of expert files, where a scrub stands. The first byte chooses which. */
+#include "node/store/adopt_list.h"
 #include "node/store/http_head.h"
 #include "node/store/hub.h"
 #include "node/store/journal.h"
 #include "node/store/meta_list.h"
+#include "node/store/scrub.h"
 #include "node/store/signed_url.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -89,6 +93,53 @@ static void name(const char *p, size_t n)
     free(model);
 }
 
+static void adopted(const char *p, size_t n)
+{
+    struct adopt_list l = {.n = 0};
+    struct err e;
+    if (!adopt_list_parse(&l, p, n, &e)) {
+        for (size_t i = 0; i < l.n; i++) {
+            if (l.path[i][0] != '/' || strlen(l.path[i]) > ADOPT_PATH_MAX ||
+                strchr(l.path[i], '\n')) {
+                abort();
+            }
+        }
+    }
+    adopt_list_free(&l);
+}
+
+static void expert_name(const char *p, size_t n)
+{
+    char name[64], again[64];
+    unsigned layer, expert;
+    n = n < sizeof name - 1 ? n : sizeof name - 1;
+    memcpy(name, p, n);
+    name[n] = 0;
+    if (adopt_expert_name(name, &layer, &expert)) { /* one name for each expert */
+        snprintf(again, sizeof again, "L%u-E%u.bin", layer, expert);
+        if (strcmp(again, name) != 0) {
+            abort();
+        }
+    }
+}
+
+static void scrub(const char *p, size_t n)
+{
+    struct scrub s;
+    scrub_parse(&s, p, n);
+    if (s.id >= UINT32_MAX || s.chunk >= UINT32_MAX) {
+        abort();
+    }
+    for (uint64_t now = 1; now; now *= 1000003) {
+        if (scrub_due(&s, 10, 1000, now) && s.started > now) {
+            abort();
+        }
+        if (now > UINT64_MAX / 1000003) {
+            break;
+        }
+    }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
 {
     if (!n) {
@@ -97,6 +148,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
     const char *text = (const char *)p + 1;
     if (*p == 'h') {
         head(text, n - 1);
+    } else if (*p == 'a') {
+        adopted(text, n - 1);
+    } else if (*p == 'e') {
+        expert_name(text, n - 1);
+    } else if (*p == 's') {
+        scrub(text, n - 1);
     } else if (*p == 'n') {
         name(text, n - 1);
     } else if (*p == 'u') {

@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -571,14 +572,14 @@ static bool scrubbed(struct rig *r, uint64_t bad)
 
 static bool never(void *ctx)
 {
-    ++*(int *)ctx;
+    atomic_fetch_add((atomic_int *)ctx, 1);
     return false;
 }
 
 static void t_scrub(void **s)
 {
     struct rig r;
-    int asked = 0;
+    atomic_int asked = 0;
     (void)s;
     rig_start(&r);
     get_all(&r, 40); /* few, since sixteen a second are read */
@@ -594,7 +595,7 @@ static void t_scrub(void **s)
     /* not while it may not */
     store_background(r.st, never, &asked);
     store_scrub(r.st, 1);
-    WAIT_FOR(asked > 0);
+    WAIT_FOR(atomic_load(&asked) > 0);
     assert_true(scrubbed(&r, 0));
     store_background(r.st, NULL, NULL);
     WAIT_FOR(scrubbed(&r, 1));
