@@ -5,6 +5,7 @@
 #include "node/cli/plat.h"
 #include "node/cli/session.h"
 #include "node/demo/where.h"
+#include "node/store/probe.h"
 
 #include <curl/curl.h>
 #include <errno.h>
@@ -13,6 +14,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -157,6 +159,103 @@ static void exam_demo(struct exam *x)
     buf_free(&path);
 }
 
+static void say_token(struct exam *x, const struct probe *p, bool sent)
+{
+    if (p->refused) {
+        say(x, BAD, "token",
+            sent ? "not accepted (status %d): it is not valid there, or has no access to this model"
+                 : "needed (status %d): name one by HF_TOKEN, the hub's token file or --token",
+            p->status);
+    } else if (p->status == 200) {
+        say(x, GOOD, "token", "%s",
+            !sent                            ? "none, and none is needed"
+            : p->token == PROBE_TOKEN_NEEDED ? "accepted, and needed"
+                                             : "not needed");
+    }
+}
+
+static void say_files(struct exam *x, const struct probe *p)
+{
+    char a[CLI_NUM], life[64] = "";
+    if (p->why.code) {
+        say(x, BAD, "shards", "%s", p->why.msg);
+    }
+    if (!*p->shard) {
+        return;
+    }
+    if (p->life_s) {
+        snprintf(life, sizeof life, ", by addresses that last %lld s", (long long)p->life_s);
+    }
+    if (*p->far) {
+        say(x, GOOD, "redirect", "shards come from %s%s; the token does not go there", p->far,
+            life);
+    }
+    if (p->ranges) {
+        say(x, GOOD, "ranges", "parts of files are given as asked for; %s/s by one connection",
+            cli_bytes((uint64_t)p->bytes_s, a));
+    } else if (p->why.code == 0) {
+        say(x, BAD, "ranges", "parts of files are not given: Shoal needs a server that does");
+    }
+}
+
+static void say_clock(struct exam *x, const struct probe *p)
+{
+    long long s = p->skew_s < 0 ? -(long long)p->skew_s : (long long)p->skew_s;
+    if (p->skew_known && s > 60) {
+        say(x, WARN, "clock",
+            "this machine's is %lld s %s the server's: certificates may look expired; set the "
+            "clock",
+            s, p->skew_s > 0 ? "behind" : "ahead of");
+    } else if (p->skew_known) {
+        say(x, GOOD, "clock", "within %lld s of the server's", s);
+    }
+}
+
+/* The address of --model, when it is one and may be asked. False: not even its commit is known, so
+ * nothing can be opened. */
+static bool exam_origin(struct exam *x, const struct model_opts *o)
+{
+    struct err e = {0};
+    struct buf source, cache;
+    struct cli_net net = {.offline = false};
+    struct probe p;
+    buf_init(&source, 4096);
+    buf_init(&cache, 4096);
+    int r = cli_model_source(x->c->exe, o->model, &source, &e);
+    bool url =
+        !r && (!strncasecmp(source.p, "http://", 7) || !strncasecmp(source.p, "https://", 8));
+    if (url) {
+        r = o->cache  ? buf_adds(&cache, o->cache)
+            : o->home ? buf_addf(&cache, "%s/cache", o->home)
+                      : plat_home(&cache, &e) || buf_adds(&cache, "/cache");
+        r = r ? err_set(&e, ERR_LIMIT, "the path of the data folder is too long")
+              : cli_net_open(&net, &o->net, o->offline, cache.p, &source, &e);
+    }
+    bool known = !r;
+    if (url && !r && net.offline) {
+        say(x, GOOD, "origin", "not asked (%s)", o->offline ? "--offline" : cli_hub_offline());
+    } else if (url && !r) {
+        struct probe_opts po = {source.p, cli_net_token(&net), cli_net_ca(&net)};
+        r = probe_origin(&po, &p, &e);
+        if (!r) {
+            say(x, p.status >= 500 || p.status == 404 ? BAD : GOOD, "origin",
+                "%s answers in %.0f ms with status %d", source.p, p.latency_s * 1e3, p.status);
+            say_token(x, &p, po.token != NULL);
+            if (!p.refused) {
+                say_files(x, &p);
+            }
+            say_clock(x, &p);
+        }
+    }
+    if (url && r) {
+        say(x, BAD, "origin", "%s", e.msg);
+    }
+    cli_net_close(&net);
+    buf_free(&source);
+    buf_free(&cache);
+    return known || !url;
+}
+
 static void exam_model(struct exam *x, const struct model_opts *o)
 {
     struct err e = {0};
@@ -249,7 +348,9 @@ static int run(struct cli *c, const void *opts, int argc, char **argv)
     exam_home(&x, o->model.home);
     exam_bonjour(&x);
     if (o->model.model) {
-        exam_model(&x, &o->model);
+        if (exam_origin(&x, &o->model)) {
+            exam_model(&x, &o->model);
+        }
     }
     const char *all = x.count[BAD] ? "fail" : x.count[WARN] ? "warn" : "ok";
     if (c->json) {

@@ -219,6 +219,10 @@ static void say_limits(const json_t *s)
            limit(number(l, "origin_bytes_s"), "/s", c), limit(number(l, "disk_budget"), "", d),
            limit(number(l, "disk_floor"), "", f), ram > 0 ? ", experts in RAM " : "",
            ram > 0 ? limit(ram, "", r) : "");
+    if (number(l, "origin_conn_bytes_s") > 0) {
+        printf("         each connection to the origin %s\n",
+               limit(number(l, "origin_conn_bytes_s"), "/s", a));
+    }
     const json_t *y = json_object_get(l, "yield");
     if (number(y, "computing") > 0) {
         printf("         peers are served at %s while this machine computes\n",

@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define ATTEMPTS 4
+#define ATTEMPTS 3
 #define HOPS 4
 #define WAIT_MS 500
 #define WAIT_MAX_MS 10000

@@ -315,6 +315,110 @@ static void t_certificates(void **state)
     free(ca);
 }
 
+static const char *check(const struct spawn_result *x, const char *name, const char *verdict)
+{
+    size_t i;
+    json_t *c;
+    json_array_foreach(json_object_get(x->json, "checks"), i, c)
+    {
+        if (!strcmp(json_string_value(json_object_get(c, "name")), name)) {
+            const char *detail = json_string_value(json_object_get(c, "detail"));
+            if (strcmp(json_string_value(json_object_get(c, "verdict")), verdict) != 0) {
+                fail_msg("%s: not %s: %s", name, verdict, detail);
+            }
+            return detail;
+        }
+    }
+    fail_msg("doctor says nothing of %s: %s", name, x->out.p);
+    return NULL;
+}
+
+static void says(const struct spawn_result *x, const char *name, const char *verdict,
+                 const char *part)
+{
+    const char *detail = check(x, name, verdict);
+    if (!strstr(detail, part)) {
+        fail_msg("%s: \"%s\" is not in: %s", name, part, detail);
+    }
+}
+
+#define DOCTOR(r, ...) \
+    SPAWN(r, NULL, "doctor", "--json", "--model", HUB_REPO, "--cache", __VA_ARGS__)
+
+static void t_doctor(void **state)
+{
+    struct rig r;
+    struct spawn_result x;
+    rig_start(&r, TOKEN, NULL);
+    DOCTOR(&x, r.cache);
+    assert_int_equal(x.status, 1); /* not even its commit is told */
+    says(&x, "origin", "fail", "status 401");
+    spawn_free(&x);
+    setenv("HF_TOKEN", TOKEN, 1);
+    DOCTOR(&x, r.cache);
+    assert_int_equal(x.status, 0);
+    says(&x, "origin", "ok", "status 200");
+    says(&x, "token", "ok", "accepted, and needed");
+    says(&x, "redirect", "ok", "shards come from localhost:");
+    says(&x, "ranges", "ok", "/s by one connection");
+    says(&x, "clock", "ok", "within");
+    has_not(&x, TOKEN);
+    has_not(&x, "sig=");
+    spawn_free(&x);
+    setenv("HF_TOKEN", OTHER, 1); /* with the commit on record the origin itself refuses */
+    DOCTOR(&x, r.cache);
+    assert_int_equal(x.status, 1);
+    says(&x, "token", "fail", "not accepted (status 401)");
+    has_not(&x, OTHER);
+    spawn_free(&x);
+    unsetenv("HF_TOKEN");
+    DOCTOR(&x, r.cache);
+    says(&x, "token", "fail", "needed (status 401)");
+    spawn_free(&x);
+    DOCTOR(&x, r.cache, "--offline");
+    says(&x, "origin", "ok", "not asked (--offline)");
+    spawn_free(&x);
+    setenv("HF_TOKEN", TOKEN, 1);
+    hub_set(r.cdn, HUB_WHOLE, 0, -1);
+    DOCTOR(&x, r.cache);
+    assert_int_equal(x.status, 1);
+    says(&x, "shards", "fail", "does not support ranges");
+    spawn_free(&x);
+    hub_set(r.cdn, HUB_ENDLESS, 0, -1); /* it ends nevertheless */
+    DOCTOR(&x, r.cache);
+    spawn_free(&x);
+    rig_end(&r);
+    /* a public one, signed for an hour, with a clock two hours later */
+    clear_env();
+    r.tmp = util_tmpdir();
+    r.cache = util_path("%s/cache", r.tmp);
+    r.home = util_path("%s/home", r.tmp);
+    struct hub_opts o = {.dir = DEMO_MODEL, .host = "127.0.0.1", .clock = 7200, .life = 3600};
+    r.hub = hub_start(&o);
+    o.name = "localhost";
+    r.cdn = hub_start(&o);
+    hub_redirect_to(r.hub, r.cdn);
+    setenv("HF_ENDPOINT", hub_url(r.hub), 1);
+    DOCTOR(&x, r.cache);
+    assert_int_equal(x.status, 0);
+    says(&x, "token", "ok", "none is needed");
+    says(&x, "redirect", "ok", "that last 3600 s");
+    says(&x, "clock", "warn", "behind the server's");
+    spawn_free(&x);
+    setenv("HF_TOKEN", TOKEN, 1);
+    DOCTOR(&x, r.cache);
+    says(&x, "token", "ok", "not needed");
+    spawn_free(&x);
+    rig_end(&r);
+    /* nobody there */
+    setenv("HF_ENDPOINT", "http://127.0.0.1:1", 1);
+    DOCTOR(&x, "/nowhere");
+    assert_int_equal(x.status, 1);
+    says(&x, "origin", "fail", "127.0.0.1");
+    spawn_free(&x);
+    clear_env();
+}
+
 /* The same receipt as from the folder, through everything: name, redirects, rates. */
 static void t_receipt(void **state)
 {
@@ -345,10 +449,8 @@ static void t_receipt(void **state)
 int main(void)
 {
     const struct CMUnitTest t[] = {
-        cmocka_unit_test(t_commit),
-        cmocka_unit_test(t_tokens),
-        cmocka_unit_test(t_certificates),
-        cmocka_unit_test(t_receipt),
+        cmocka_unit_test(t_commit), cmocka_unit_test(t_tokens),  cmocka_unit_test(t_certificates),
+        cmocka_unit_test(t_doctor), cmocka_unit_test(t_receipt),
     };
     return cmocka_run_group_tests_name("cli_hub", t, NULL, NULL);
 }
