@@ -16,7 +16,8 @@
 #define MEMORY_MIN MIB /* 32 rows of the widest */
 #define SAMPLES_MIN 9
 #define SAMPLES_MAX 31
-#define BATCH 8 /* the larger of the two T */
+#define BATCH 16 /* the larger of the two T */
+#define PEAK_TURNS 20000
 #define EXPERTS 16
 #define GRAIN 64 /* rows that a thread takes at least */
 
@@ -85,6 +86,33 @@ static double read_once(struct bench *b, size_t bytes)
     double t = now();
     kern_pool_run(b->pool, r.part / 64, 1024, read_range, &r);
     return now() - t;
+}
+
+/* ---- the fma rate ---- */
+
+struct peaking {
+    enum kern_isa isa;
+    volatile float *sink; /* as in struct reading */
+};
+
+static void peak_range(void *ctx, size_t begin, size_t end, unsigned worker)
+{
+    const struct peaking *p = ctx;
+    float f;
+    kern_matmul_peak(p->isa, (end - begin) * PEAK_TURNS, &f);
+    p->sink[worker * 16] = f;
+}
+
+/* fmas a second of all threads; 0: not known. */
+static double peak_once(struct bench *b)
+{
+    float sink[KERN_POOL_MAX * 16], one;
+    struct peaking p = {b->isa, sink};
+    size_t parts = (size_t)8 * kern_pool_threads(b->pool);
+    double fmas = (double)kern_matmul_peak(b->isa, 1, &one) * PEAK_TURNS * (double)parts;
+    double t = now();
+    kern_pool_run(b->pool, parts, 1, peak_range, &p);
+    return fmas / (now() - t);
 }
 
 /* ---- products ---- */
@@ -204,11 +232,18 @@ static size_t fit(struct shape *s, size_t size)
     return s->experts ? one * s->experts : one;
 }
 
+/* Of one row of x. */
+static double fmas_of(const struct shape *s)
+{
+    return (double)s->rows * s->cols * (s->experts ? 3 * s->experts : 1);
+}
+
 static void measure(struct bench *b, const struct shape *shape, double seconds, kern_bench_fn *fn,
                     void *ctx)
 {
     static const uint32_t Ts[2] = {1, BATCH};
     double rate[2][SAMPLES_MAX], reads[2][SAMPLES_MAX], share[2][SAMPLES_MAX];
+    double fma[2][SAMPLES_MAX];
     struct shape s = *shape;
     size_t bytes = fit(&s, b->size);
     fill(b, &s, bytes);
@@ -221,6 +256,8 @@ static void measure(struct bench *b, const struct shape *shape, double seconds, 
             reads[i][n] = gb / read_once(b, bytes);
             rate[i][n] = gb / product_once(b, &s, Ts[i]);
             share[i][n] = rate[i][n] / reads[i][n];
+            double fmas = fmas_of(&s) * Ts[i], peak = peak_once(b);
+            fma[i][n] = peak > 0 ? fmas / (gb / rate[i][n]) / peak : 0;
         }
         n++;
     }
@@ -236,6 +273,7 @@ static void measure(struct bench *b, const struct shape *shape, double seconds, 
         r.gbs = median(rate[i], n);
         r.read_gbs = median(reads[i], n);
         r.share = median(share[i], n);
+        r.fma_share = median(fma[i], n);
         fn(ctx, &r);
     }
 }
@@ -338,12 +376,12 @@ static void print(void *ctx, const struct kern_bench_result *r)
         fprintf(p->out,
                 "%s{\"name\":\"%s\",\"rows\":%u,\"cols\":%u,\"matrices\":%u,\"tokens\":%u,"
                 "\"bytes\":%zu,\"samples\":%u,\"gb_per_s\":%.3f,\"read_gb_per_s\":%.3f,"
-                "\"share\":%.4f}",
+                "\"share\":%.4f,\"fma_share\":%.4f}",
                 p->lines ? "," : "", r->name, r->rows, r->cols, r->matrices, r->T, r->bytes,
-                r->samples, r->gbs, r->read_gbs, r->share);
+                r->samples, r->gbs, r->read_gbs, r->share, r->fma_share);
     else
-        fprintf(p->out, "%-18s %3u %8.0f %8.2f %8.2f %7.0f %%\n", r->name, r->T,
-                1e-6 * (double)r->bytes, r->gbs, r->read_gbs, 100 * r->share);
+        fprintf(p->out, "%-18s %3u %8.0f %8.2f %8.2f %7.0f %% %7.0f %%\n", r->name, r->T,
+                1e-6 * (double)r->bytes, r->gbs, r->read_gbs, 100 * r->share, 100 * r->fma_share);
     fflush(p->out);
     p->lines++;
 }
@@ -359,12 +397,14 @@ int kern_bench(FILE *out, bool json, const struct kern_bench_opts *o)
     if (json)
         fprintf(out, "{\"isa\":\"%s\",\"threads\":%u,\"products\":[", kern_isa_name(isa), threads);
     else
-        fprintf(out,
-                "Matrix products, %s, %u thread%s; GB/s of packed weights beside the memory read\n"
-                "rate (four streams, huge pages, same threads), medians.\n\n"
-                "%-18s %3s %8s %8s %8s %9s\n",
-                kern_isa_name(isa), threads, threads == 1 ? "" : "s", "weights", "T", "MB", "GB/s",
-                "read", "share");
+        fprintf(
+            out,
+            "Matrix products, %s, %u thread%s; GB/s of packed weights beside the memory read\n"
+            "rate (four streams, huge pages, same threads), medians; arithmetic beside the rate\n"
+            "of fmas in registers.\n\n"
+            "%-18s %3s %8s %8s %8s %9s %9s\n",
+            kern_isa_name(isa), threads, threads == 1 ? "" : "s", "weights", "T", "MB", "GB/s",
+            "read", "share", "of fma");
     rc = kern_bench_each(o, print, &p);
     if (json)
         fprintf(out, "]}\n");

@@ -35,9 +35,10 @@ struct kern_bench_result {
     uint32_t T;   /* rows of activations */
     size_t bytes; /* packed weights of one pass */
     unsigned samples;
-    double gbs;      /* packed weights, 1e9 bytes a second, median */
-    double read_gbs; /* memory read rate, median */
-    double share;    /* median of the quotients of each pair */
+    double gbs;       /* packed weights, 1e9 bytes a second, median */
+    double read_gbs;  /* memory read rate, median */
+    double share;     /* median of the quotients of each pair */
+    double fma_share; /* of the rate of fmas in registers, likewise; 0: not known */
 };
 
 /* Called for each result as soon as it is there. */

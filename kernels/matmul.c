@@ -58,3 +58,12 @@ void kern_matmul_rows(const struct kern_matmul *m, enum kern_isa isa, const void
 {
     ops(isa)->rows(m, scratch, row0, row1);
 }
+
+size_t kern_matmul_peak(enum kern_isa isa, size_t turns, float *sink)
+{
+    const struct kern_matmul_ops *o = ops(isa);
+    if (!o->peak)
+        return 0;
+    *sink = o->peak(turns);
+    return turns * o->per_turn;
+}

@@ -54,4 +54,8 @@ void kern_matmul_prepare(const struct kern_matmul *m, enum kern_isa isa, void *s
 void kern_matmul_rows(const struct kern_matmul *m, enum kern_isa isa, const void *scratch,
                       uint32_t row0, uint32_t row1);
 
+/* For a benchmark: independent fmas in registers, `turns` times a few. Returns how many were done,
+ * 0 where the instruction set has no such loop; *sink keeps the compiler from leaving them out. */
+size_t kern_matmul_peak(enum kern_isa isa, size_t turns, float *sink);
+
 #endif

@@ -13,6 +13,8 @@ struct kern_matmul_ops {
     size_t (*scratch)(const struct kern_matmul *m);
     void (*prepare)(const struct kern_matmul *m, void *scratch, uint32_t t0, uint32_t t1);
     void (*rows)(const struct kern_matmul *m, const void *scratch, uint32_t row0, uint32_t row1);
+    float (*peak)(size_t turns); /* NULL: not measured */
+    unsigned per_turn;           /* fmas of one turn of it */
 };
 
 extern const struct kern_matmul_ops kern_matmul_scalar;

@@ -61,5 +61,5 @@ static inline float fold_bf16(v8 v, v8 w)
 
 #include "kernels/matmul_v8.h"
 
-const struct kern_matmul_ops kern_matmul_neon = {scratch_size, prepare, rows};
+const struct kern_matmul_ops kern_matmul_neon = {scratch_size, prepare, rows, peak, 8 * CHAINS};
 #endif

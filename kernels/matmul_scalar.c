@@ -127,4 +127,4 @@ static void prepare(const struct kern_matmul *m, void *scratch, uint32_t t0, uin
 {
 }
 
-const struct kern_matmul_ops kern_matmul_scalar = {scratch_size, prepare, rows};
+const struct kern_matmul_ops kern_matmul_scalar = {scratch_size, prepare, rows, NULL, 0};

@@ -18,7 +18,10 @@
  *
  * Up to six rows of x: the weights are decoded in registers, two of their rows at a time for one
  * row of x, one of them for two or three. More rows of x: a tile of weights is decoded into L1,
- * then multiplied with three rows of x at a time, one v8 of the four at a time.
+ * then multiplied with three rows of x at a time, one v8 of the four at a time. For that, x and
+ * the tile are stored by chunks of TILE_BLOCKS blocks, in each all first v8, then all second ones,
+ * and so on, and a chunk's rows of x one after the other: what a loop reads is contiguous, and rows
+ * whose length is a multiple of 4 KiB do not meet in the same sets of an L1 cache.
  */
 
 #define LANES 32
@@ -245,11 +248,10 @@ struct block {
 } __attribute__((aligned(64)));
 
 /* acc[i][j] (32 floats each) += w rows times x rows over n blocks, one v8 of the four at a time. */
-INLINE void tile(const float *w, const float *x, size_t xpitch, float *acc, size_t n, size_t nr,
-                 size_t nt)
+INLINE void tile(const float *w, const float *x, float *acc, size_t n, size_t nr, size_t nt)
 {
     for (size_t g = 0; g < LANES; g += 8) {
-        const float *wp = w + g, *xp = x + g;
+        const float *wp = w + g * TILE_BLOCKS, *xp = x + g * TILE_BLOCKS;
         v8 s[4][3];
         UNROLL
         for (size_t i = 0; i < nr; i++)
@@ -260,7 +262,7 @@ INLINE void tile(const float *w, const float *x, size_t xpitch, float *acc, size
             v8 xv[3];
             UNROLL
             for (size_t j = 0; j < nt; j++)
-                xv[j] = v8_load(xp + j * xpitch);
+                xv[j] = v8_load(xp + j * TILE_BLOCKS * LANES);
             UNROLL
             for (size_t i = 0; i < nr; i++) {
                 v8 wv = v8_load(wp + i * TILE_BLOCKS * LANES);
@@ -268,8 +270,8 @@ INLINE void tile(const float *w, const float *x, size_t xpitch, float *acc, size
                 for (size_t j = 0; j < nt; j++)
                     s[i][j] = v8_fma(wv, xv[j], s[i][j]);
             }
-            wp += LANES;
-            xp += LANES;
+            wp += 8;
+            xp += 8;
         }
         UNROLL
         for (size_t i = 0; i < nr; i++)
@@ -280,11 +282,11 @@ INLINE void tile(const float *w, const float *x, size_t xpitch, float *acc, size
 }
 
 /* Not inlined: the compiler would unfold their loops beyond reason. */
-#define TILE(name, nr, nt)                                                                    \
-    static __attribute__((noinline)) void name(const float *w, const float *x, size_t xpitch, \
-                                               float *acc, size_t n)                          \
-    {                                                                                         \
-        tile(w, x, xpitch, acc, n, nr, nt);                                                   \
+#define TILE(name, nr, nt)                                                                 \
+    static __attribute__((noinline)) void name(const float *w, const float *x, float *acc, \
+                                               size_t n)                                   \
+    {                                                                                      \
+        tile(w, x, acc, n, nr, nt);                                                        \
     }
 TILE(tile_4x3, 4, 3)
 TILE(tile_4x2, 4, 2)
@@ -293,16 +295,16 @@ TILE(tile_1x3, 1, 3)
 TILE(tile_1x1, 1, 1)
 #undef TILE
 
-static void tiles(struct block *k, const float *x, size_t xpitch, size_t n, size_t nr, size_t nt)
+static void tiles(struct block *k, const float *x, size_t n, size_t nr, size_t nt)
 {
     if (nr == TILE_ROWS) {
         size_t j = 0;
         for (; nt - j > 4 || nt - j == 3; j += 3)
-            tile_4x3(k->w, x + j * xpitch, xpitch, k->acc + j * LANES, n);
+            tile_4x3(k->w, x + j * TILE_BLOCKS * LANES, k->acc + j * LANES, n);
         for (; nt - j >= 2; j += 2)
-            tile_4x2(k->w, x + j * xpitch, xpitch, k->acc + j * LANES, n);
+            tile_4x2(k->w, x + j * TILE_BLOCKS * LANES, k->acc + j * LANES, n);
         if (nt - j)
-            tile_4x1(k->w, x + j * xpitch, xpitch, k->acc + j * LANES, n);
+            tile_4x1(k->w, x + j * TILE_BLOCKS * LANES, k->acc + j * LANES, n);
         return;
     }
     for (size_t i = 0; i < nr; i++) {
@@ -310,9 +312,9 @@ static void tiles(struct block *k, const float *x, size_t xpitch, size_t n, size
         float *acc = k->acc + i * TILE_TOKENS * LANES;
         size_t j = 0;
         for (; nt - j >= 3; j += 3)
-            tile_1x3(w, x + j * xpitch, xpitch, acc + j * LANES, n);
+            tile_1x3(w, x + j * TILE_BLOCKS * LANES, acc + j * LANES, n);
         for (; j < nt; j++)
-            tile_1x1(w, x + j * xpitch, xpitch, acc + j * LANES, n);
+            tile_1x1(w, x + j * TILE_BLOCKS * LANES, acc + j * LANES, n);
     }
 }
 
@@ -321,7 +323,7 @@ INLINE void decode_block(enum kern_type type, const uint8_t *p, const uint8_t *s
     struct load l = load(type, p, sc);
     UNROLL
     for (int k = 0; k < 4; k++)
-        v8_store(out + 8 * k, part(type, &l, k));
+        v8_store(out + k * TILE_BLOCKS * 8, part(type, &l, k));
 }
 
 /* Blocks b0 .. b0+n-1 of nr rows of weights. */
@@ -338,11 +340,11 @@ INLINE void decode(const struct kern_matmul *m, enum kern_type type, float *w, s
         for (size_t b = 0; b < whole; b += STRIDE)
             prefetch(&s, p + b * s.block);
         for (size_t b = 0; b < whole; b++)
-            decode_block(type, p + b * s.block, sc + (type == KERN_MXFP4 ? b : 0), out + b * LANES);
+            decode_block(type, p + b * s.block, sc + (type == KERN_MXFP4 ? b : 0), out + b * 8);
         if (whole < n) {
             uint8_t last[LANES * 4];
             decode_block(type, tail(type, p + whole * s.block, m->cols % LANES, last),
-                         sc + (type == KERN_MXFP4 ? whole : 0), out + whole * LANES);
+                         sc + (type == KERN_MXFP4 ? whole : 0), out + whole * 8);
         }
     }
 }
@@ -364,7 +366,7 @@ INLINE void rows_tiled(const struct kern_matmul *m, enum kern_type type, const f
                        size_t row0, size_t row1)
 {
     struct block k;
-    size_t blocks = kern_blocks(m->cols), xpitch = blocks * LANES;
+    size_t blocks = kern_blocks(m->cols);
     for (size_t r = row0; r < row1; r += TILE_ROWS) {
         size_t nr = row1 - r < TILE_ROWS ? row1 - r : TILE_ROWS;
         for (uint32_t t = 0; t < m->T; t += TILE_TOKENS) {
@@ -374,7 +376,7 @@ INLINE void rows_tiled(const struct kern_matmul *m, enum kern_type type, const f
             for (size_t b = 0; b < blocks; b += TILE_BLOCKS) {
                 size_t n = blocks - b < TILE_BLOCKS ? blocks - b : TILE_BLOCKS;
                 decode(m, type, k.w, r, nr, b, n);
-                tiles(&k, x + t * xpitch + b * LANES, xpitch, n, nr, nt);
+                tiles(&k, x + (b * m->T + t * TILE_BLOCKS) * LANES, n, nr, nt);
             }
             store(m, k.acc, r, nr, t, nt);
         }
@@ -431,39 +433,74 @@ static void rows(const struct kern_matmul *m, const void *scratch, uint32_t row0
     }
 }
 
-static size_t scratch_size(const struct kern_matmul *m)
+#define CHAINS 12 /* as many as a tile has: enough to hide an fma behind the others */
+
+static float peak(size_t turns)
 {
-    return m->T * kern_blocks(m->cols) * LANES * sizeof(float);
+    v8 a[CHAINS], m = v8_set1(0.5f), c = v8_set1(1);
+    UNROLL
+    for (int i = 0; i < 8; i++)
+        a[i] = v8_set1((float)i);
+    UNROLL
+    for (int i = 8; i < CHAINS; i++)
+        a[i] = v8_set1((float)i);
+    for (size_t n = 0; n < turns; n++) {
+        UNROLL
+        for (int i = 0; i < 8; i++)
+            a[i] = v8_fma(a[i], m, c);
+        UNROLL
+        for (int i = 8; i < CHAINS; i++)
+            a[i] = v8_fma(a[i], m, c);
+    }
+    v8 sum = a[0];
+    for (int i = 1; i < CHAINS; i++)
+        sum = v8_add(sum, a[i]);
+    float out[8];
+    v8_store(out, sum);
+    return out[0] + out[7];
 }
 
-/* 32 values of x in the order of the type. */
-INLINE void permute(enum kern_type type, const float *x, float *out)
+static size_t scratch_size(const struct kern_matmul *m)
+{
+    size_t blocks = kern_blocks(m->cols);
+    if (m->T > DIRECT_MAX)
+        blocks = (blocks + TILE_BLOCKS - 1) / TILE_BLOCKS * TILE_BLOCKS;
+    return m->T * blocks * LANES * sizeof(float);
+}
+
+/* 32 values of x in the order of the type, eight each to out, out + by, ... */
+INLINE void permute(enum kern_type type, const float *x, float *out, size_t by)
 {
     static const uint8_t mxfp4[16] = {0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15};
     static const uint8_t bf16[16] = {0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15};
-    if (type == KERN_F32 || type == KERN_I8) {
-        memcpy(out, x, LANES * sizeof *out);
-        return;
-    }
-    const uint8_t *from = type == KERN_MXFP4 ? mxfp4 : bf16;
-    for (size_t i = 0; i < 16; i++) {
+    static const uint8_t plain[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    const uint8_t *from = type == KERN_MXFP4 ? mxfp4 : type == KERN_BF16 ? bf16 : plain;
+    for (size_t i = 0; i < 8; i++) {
         out[i] = x[from[i]];
-        out[16 + i] = x[16 + from[i]];
+        out[by + i] = x[from[8 + i]];
+        out[2 * by + i] = x[16 + from[i]];
+        out[3 * by + i] = x[16 + from[8 + i]];
     }
 }
 
 static void prepare(const struct kern_matmul *m, void *scratch, uint32_t t0, uint32_t t1)
 {
-    size_t whole = m->cols / LANES, rest = m->cols % LANES;
+    size_t whole = m->cols / LANES, rest = m->cols % LANES, blocks = kern_blocks(m->cols);
+    bool direct = m->T <= DIRECT_MAX;
     for (uint32_t t = t0; t < t1; t++) {
         const float *x = kern_matmul_x(m, t);
-        float *out = (float *)scratch + t * kern_blocks(m->cols) * LANES;
-        for (size_t b = 0; b < whole; b++)
-            permute(m->type, x + b * LANES, out + b * LANES);
-        if (rest) {
+        for (size_t b = 0; b < blocks; b++) {
+            size_t c = b % TILE_BLOCKS;
+            float *out = (float *)scratch;
             float last[LANES] = {0};
-            memcpy(last, x + whole * LANES, rest * sizeof *last);
-            permute(m->type, last, out + whole * LANES);
+            const float *from = x + b * LANES;
+            out += direct ? (t * blocks + b) * LANES
+                          : ((b - c) * m->T + t * TILE_BLOCKS) * LANES + c * 8;
+            if (b == whole) {
+                memcpy(last, from, rest * sizeof *last);
+                from = last;
+            }
+            permute(m->type, from, out, direct ? 8 : TILE_BLOCKS * 8);
         }
     }
 }

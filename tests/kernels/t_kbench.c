@@ -38,6 +38,7 @@ static void look(void *ctx, const struct kern_bench_result *r)
     assert_true(isfinite(r->gbs) && r->gbs > 0);
     assert_true(isfinite(r->read_gbs) && r->read_gbs > 0);
     assert_true(isfinite(r->share) && r->share > 0);
+    assert_true(isfinite(r->fma_share) && r->fma_share >= 0);
 }
 
 static void test_results(void **state)
@@ -46,7 +47,7 @@ static void test_results(void **state)
     assert_int_equal(kern_bench_each(&small, look, &s), 0);
     assert_int_equal(s.n, 2);
     assert_int_equal(s.T[0], 1);
-    assert_int_equal(s.T[1], 8);
+    assert_int_equal(s.T[1], 16);
 }
 
 static char *output(bool json)
@@ -73,7 +74,7 @@ static void test_json(void **state)
     assert_int_equal(strncmp(text, head, strlen(head)), 0);
     assert_non_null(strstr(text, "\"tokens\":1,"));
     assert_non_null(strstr(text, "},{\"name\":"));
-    assert_non_null(strstr(text, "\"tokens\":8,"));
+    assert_non_null(strstr(text, "\"tokens\":16,"));
     assert_string_equal(text + strlen(text) - 4, "}]}\n");
     free(text);
 }
