@@ -75,9 +75,15 @@ static bool unescape(char *s)
     return true;
 }
 
-/* org/name at p, until `end`: how many bytes, 0: it is none. */
+/* org/name at p: how many bytes, 0: it is none, or something else of the hub. */
 static size_t repo_at(const char *p)
 {
+    static const char *const not_models[] = {"datasets/", "spaces/", "api/", "docs/"};
+    for (size_t i = 0; i < sizeof not_models / sizeof *not_models; i++) {
+        if (strncmp(p, not_models[i], strlen(not_models[i])) == 0) {
+            return 0;
+        }
+    }
     size_t a = strcspn(p, "/");
     if (p[a] != '/' || !word(p, a)) {
         return 0;
@@ -88,15 +94,9 @@ static size_t repo_at(const char *p)
 
 static bool by_address(const char *model, size_t site_n, struct hub_name *out)
 {
-    static const char *const not_models[] = {"datasets/", "spaces/", "api/", "docs/"};
     const char *p = model + site_n;
     while (*p == '/') {
         p++;
-    }
-    for (size_t i = 0; i < sizeof not_models / sizeof *not_models; i++) {
-        if (strncmp(p, not_models[i], strlen(not_models[i])) == 0) {
-            return false;
-        }
     }
     size_t n = repo_at(p);
     if (!n || p[n] == '@' || strpbrk(p, "?#") || !copy(out->repo, p, n)) {
