@@ -128,9 +128,10 @@ struct fetch_ops {
     /* A peer has been banned for `ns`; close its connection if you like. May be NULL. */
     void (*banned)(void *ctx, uint32_t peer, uint64_t ns, const char *why);
     /* Go to the origin for these chunks: fetch_on_origin_data for each, in any order, or
-     * fetch_on_origin_fail. Both NULL: there is no origin. */
+     * fetch_on_origin_fail. sure: members' words will be judged by what comes, so it must be the
+     * origin's own bytes, not a mirror's. Both NULL: there is no origin. */
     int (*origin_get)(void *ctx, uint64_t id, struct object_key k, uint32_t first, uint32_t n,
-                      enum fetch_prio prio);
+                      enum fetch_prio prio, bool sure);
     void (*origin_cancel)(void *ctx, uint64_t id);
     /* What is under way there is wanted more. NULL: it is cancelled and asked for anew, so that
      * bytes that are coming already come twice. */

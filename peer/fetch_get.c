@@ -55,7 +55,11 @@ int get_send(struct fetch *f, struct flight *fl, struct source *s, uint32_t firs
     }
     int code;
     if (origin) {
-        code = f->o.ops.origin_get(f->o.ops.ctx, w.id, fl->key, first, n, fl->prio);
+        bool sure = fl->conflict;
+        for (uint32_t i = 0; i < fl->n_members && !sure; i++) {
+            sure = fl->m[i].stated || fl->m[i].has_object;
+        }
+        code = f->o.ops.origin_get(f->o.ops.ctx, w.id, fl->key, first, n, fl->prio, sure);
     } else {
         code = f->o.ops.send_get(f->o.ops.ctx, s->slot, &w);
     }

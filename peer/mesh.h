@@ -45,7 +45,7 @@ struct mesh_extent {
 struct mesh_origin {
     void *ctx;
     int (*get)(void *ctx, uint64_t id, struct object_key k, uint32_t first, uint32_t n,
-               enum fetch_prio prio);
+               enum fetch_prio prio, bool sure);
     void (*cancel)(void *ctx, uint64_t id); /* what still comes for id is ignored */
     /* The priority is higher now. May be NULL: then it is a cancel and another get. */
     void (*raise)(void *ctx, uint64_t id, enum fetch_prio prio);

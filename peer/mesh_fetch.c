@@ -106,10 +106,10 @@ static void op_lied(void *ctx, const uint8_t id[SHA256_SIZE], struct object_key 
 }
 
 static int op_origin_get(void *ctx, uint64_t id, struct object_key k, uint32_t first, uint32_t n,
-                         enum fetch_prio prio)
+                         enum fetch_prio prio, bool sure)
 {
     struct mesh *m = ctx;
-    return m->origin.get(m->origin.ctx, id, k, first, n, prio);
+    return m->origin.get(m->origin.ctx, id, k, first, n, prio, sure);
 }
 
 static void op_origin_cancel(void *ctx, uint64_t id)

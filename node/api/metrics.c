@@ -22,6 +22,7 @@ static const struct metric table[] = {
     {"shoal_experts", NULL, NULL, "coverage.own.experts", "held", "node"},
     {"shoal_taken_bytes_total", "counter", "Payload taken from each tier.", "tiers.origin.bytes",
      "tier", "origin"},
+    {"shoal_taken_bytes_total", NULL, NULL, "tiers.mirror_bytes", "tier", "mirrors"},
     {"shoal_taken_bytes_total", NULL, NULL, "tiers.peer_bytes", "tier", "peers"},
     {"shoal_taken_bytes_total", NULL, NULL, "tiers.disk.bytes_read", "tier", "disk"},
     {"shoal_experts_answered_total", "counter", "Requests for experts answered by each tier.",
@@ -59,6 +60,39 @@ static const struct metric table[] = {
      NULL},
     {"shoal_hedges_total", "counter", "Chunks asked of a second source.", "fetch.hedges", NULL,
      NULL},
+    {"shoal_fetch_objects_total", "counter", "Objects that came by the mesh.", "fetch.objects",
+     NULL, NULL},
+    {"shoal_fetch_conflicts_total", "counter", "Objects about which members contradicted others.",
+     "fetch.conflicts", NULL, NULL},
+    {"shoal_fetched_twice_bytes_total", "counter", "Bytes that came a second time.",
+     "fetch.dup_bytes", NULL, NULL},
+    {"shoal_leases_total", "counter",
+     "Objects fetched by one member for others: asked of another, passed on to the next one, taken "
+     "out of order by this node.",
+     "fetch.leases.asked", "what", "asked"},
+    {"shoal_leases_total", NULL, NULL, "fetch.leases.passed_on", "what", "passed_on"},
+    {"shoal_leases_total", NULL, NULL, "fetch.leases.taken", "what", "taken"},
+    {"shoal_lease_bytes_total", "counter", "Bytes that other members fetched for this one.",
+     "fetch.leases.bytes", NULL, NULL},
+    {"shoal_served_gets_total", "counter", "Requests of peers for objects.", "serve.gets", NULL,
+     NULL},
+    {"shoal_served_refused_total", "counter", "Of these, refused.", "serve.refused", NULL, NULL},
+    {"shoal_statements_total", "counter",
+     "Signed statements about digests: taken from members, refused, made by this node.",
+     "words.taken", "what", "taken"},
+    {"shoal_statements_total", NULL, NULL, "words.refused", "what", "refused"},
+    {"shoal_statements_total", NULL, NULL, "words.made", "what", "made"},
+    {"shoal_audits_total", "counter", "Samples of what peers gave compared with the origin.",
+     "words.audits", NULL, NULL},
+    {"shoal_audits_failed_total", "counter", "Of these, different.", "words.audits_failed", NULL,
+     NULL},
+    {"shoal_audit_bytes_total", "counter", "Bytes of the origin that they took.",
+     "words.audit_bytes", NULL, NULL},
+    {"shoal_basis_objects", "gauge", "Objects on disk, by what their digests rest on.",
+     "basis.one_member.objects", "on", "one_member"},
+    {"shoal_basis_objects", NULL, NULL, "basis.two_members.objects", "on", "two_members"},
+    {"shoal_basis_objects", NULL, NULL, "basis.origin.objects", "on", "origin"},
+    {"shoal_basis_objects", NULL, NULL, "basis.manifest.objects", "on", "manifest"},
     {"shoal_homes_bytes", "gauge", "Experts on disks: of this node, of the shoal, held once alone.",
      "homes.used", "held", "node"},
     {"shoal_homes_bytes", NULL, NULL, "homes.covered", "held", "shoal"},
@@ -68,6 +102,14 @@ static const struct metric table[] = {
     {"shoal_homes_budget_bytes", NULL, NULL, "homes.possible", "of", "shoal"},
     {"shoal_homes_waiting", "gauge", "Experts that this node is to copy from others.",
      "homes.waiting", NULL, NULL},
+    {"shoal_homes_missing", "gauge",
+     "Objects that nobody in the shoal holds and somebody is to get.", "homes.missing", NULL, NULL},
+    {"shoal_homes_covered_experts", "gauge", "Experts that somebody in the shoal holds.",
+     "homes.covered_experts", NULL, NULL},
+    {"shoal_homes_background", "gauge", "1: copies may be made in the background now.",
+     "homes.background", NULL, NULL},
+    {"shoal_network_metered", "gauge", "1: this machine's network counts as one that costs.",
+     "homes.metered.now", NULL, NULL},
     {"shoal_homes_made_total", "counter", "Copies made in the background, by where they came from.",
      "homes.copied", "from", "peers"},
     {"shoal_homes_made_total", NULL, NULL, "homes.warmed", "from", "origin"},
@@ -84,16 +126,41 @@ static const struct metric table[] = {
     {"shoal_refused_total", NULL, NULL, "refused.not_tls", "why", "not_tls"},
     {"shoal_refused_total", NULL, NULL, "refused.over_limit", "why", "over_limit"},
     {"shoal_refused_total", NULL, NULL, "refused.invites", "why", "invite"},
+    {"shoal_refused_total", NULL, NULL, "refused.failed", "why", "handshake"},
+    {"shoal_protocol_faults_total", "counter",
+     "Connections ended because a peer broke the protocol.", "refused.protocol_faults", NULL, NULL},
+    {"shoal_doubles_total", "counter", "Other processes met that have this node's key.",
+     "refused.doubles", NULL, NULL},
 };
 
 /* The same for each peer, labelled by its short id. */
 static const struct metric of_peers[] = {
+    {"shoal_peer_connected", "gauge", "1: connected.", "state", NULL, NULL},
     {"shoal_peer_objects", "gauge", "Objects that a peer has.", "objects", NULL, NULL},
     {"shoal_peer_received_bytes_total", "counter", "Bytes that came over its connection.",
      "bytes_in", NULL, NULL},
     {"shoal_peer_sent_bytes_total", "counter", "Bytes sent over its connection.", "bytes_out", NULL,
      NULL},
     {"shoal_peer_rtt_seconds", "gauge", "Round trip.", "rtt_ms", NULL, NULL},
+    {"shoal_peer_bad_chunks_total", "counter", "Chunks of it that were not what they should be.",
+     "fetch.bad_chunks", NULL, NULL},
+    {"shoal_peer_bans_total", "counter", "How often it was banned since this node was started.",
+     "fetch.bans", NULL, NULL},
+    {"shoal_peer_banned_seconds", "gauge", "Nothing is fetched from it for so long still.",
+     "fetch.banned_s", NULL, NULL},
+    {"shoal_peer_void", "gauge", "1: its word on digests is void, because it said something false.",
+     "word.void", NULL, NULL},
+    {"shoal_peer_one_word_objects", "gauge", "Objects on disk that rest on its word alone.",
+     "word.alone", NULL, NULL},
+};
+
+/* For each mirror, labelled by its host and port. */
+static const struct metric of_mirrors[] = {
+    {"shoal_mirror_usable", "gauge", "1: in use; 0: left alone for a while, or wrong.", "state",
+     NULL, NULL},
+    {"shoal_mirror_taken_bytes_total", "counter", "Bytes that came from it, with samples.", "bytes",
+     NULL, NULL},
+    {"shoal_mirror_failures_total", "counter", "Requests that it failed.", "failed", NULL, NULL},
 };
 
 static const json_t *find(const json_t *o, const char *path)
@@ -121,41 +188,79 @@ static int put_head(const struct metric *m, struct buf *out)
                : 0;
 }
 
-static int put(const struct metric *m, const char *label, const char *value, const json_t *v,
+/* A number, a truth value or a state; false: there is none. */
+static bool value_of(const json_t *v, double *real, bool *whole)
+{
+    const char *word = json_string_value(v);
+    *whole = !json_is_real(v);
+    *real = json_is_true(v) || (word && (!strcmp(word, "connected") || !strcmp(word, "in use")))
+                ? 1
+                : json_number_value(v);
+    return json_is_number(v) || json_is_boolean(v) || word;
+}
+
+static int put_value(const char *label, const char *name, struct buf *out)
+{
+    int r = buf_addf(out, "{%s=\"", label);
+    for (; !r && *name; name++) {
+        bool odd = *name == '"' || *name == '\\';
+        r = *name == '\n' ? buf_add(out, "\\n", 2) : buf_addf(out, odd ? "\\%c" : "%c", *name);
+    }
+    return r ? r : buf_add(out, "\"}", 2);
+}
+
+static int put(const struct metric *m, const char *label, const char *name, const json_t *v,
                double scale, struct buf *out)
 {
+    double x;
+    bool whole;
+    if (!value_of(v, &x, &whole)) {
+        return 0;
+    }
     int r = buf_addf(out, "%s", m->name);
     if (!r && label) {
-        r = buf_addf(out, "{%s=\"%s\"}", label, value); /* short ids and words: nothing to escape */
+        r = put_value(label, name, out);
     }
-    return r                 ? r
-           : json_is_real(v) ? buf_addf(out, " %.9g\n", json_real_value(v) * scale)
-                             : buf_addf(out, " %lld\n", (long long)json_integer_value(v));
+    return r       ? r
+           : whole ? buf_addf(out, " %.0f\n", x * scale)
+                   : buf_addf(out, " %.9g\n", x * scale);
+}
+
+/* Each metric with a row for each of a list. */
+static int put_rows(const struct metric *m, size_t n, const json_t *list, const char *label,
+                    const char *key, struct buf *out)
+{
+    int r = 0;
+    for (size_t i = 0; !r && i < n; i++) {
+        double scale = !strcmp(m[i].path, "rtt_ms") ? 1e-3 : 1;
+        size_t k;
+        const json_t *row;
+        r = put_head(&m[i], out);
+        json_array_foreach(list, k, row)
+        {
+            const char *name = json_string_value(json_object_get(row, key));
+            const json_t *v = find(row, m[i].path);
+            if (!r && name) {
+                r = put(&m[i], label, name, v, scale, out);
+            }
+        }
+    }
+    return r;
 }
 
 int api_metrics(const json_t *report, struct buf *out)
 {
     int r = 0;
-    size_t k;
-    const json_t *p, *peers = json_object_get(report, "peers");
     for (size_t i = 0; !r && i < sizeof table / sizeof *table; i++) {
-        const json_t *v = find(report, table[i].path);
         r = put_head(&table[i], out);
-        if (!r && json_is_number(v)) {
-            r = put(&table[i], table[i].label, table[i].value, v, 1, out);
+        if (!r) {
+            r = put(&table[i], table[i].label, table[i].value, find(report, table[i].path), 1, out);
         }
     }
-    for (size_t i = 0; !r && i < sizeof of_peers / sizeof *of_peers; i++) {
-        bool ms = !strcmp(of_peers[i].path, "rtt_ms");
-        r = put_head(&of_peers[i], out);
-        json_array_foreach(peers, k, p)
-        {
-            const char *id = json_string_value(json_object_get(p, "short"));
-            const json_t *v = json_object_get(p, of_peers[i].path);
-            if (!r && id && json_is_number(v)) {
-                r = put(&of_peers[i], "peer", id, v, ms ? 1e-3 : 1, out);
-            }
-        }
-    }
-    return r;
+    r = r ? r
+          : put_rows(of_peers, sizeof of_peers / sizeof *of_peers, json_object_get(report, "peers"),
+                     "peer", "short", out);
+    return r ? r
+             : put_rows(of_mirrors, sizeof of_mirrors / sizeof *of_mirrors,
+                        find(report, "tiers.mirrors"), "mirror", "address", out);
 }

@@ -275,6 +275,26 @@ static void metrics(struct oai *a, struct web_req *r)
     buf_free(&b);
 }
 
+struct sample {
+    const char *name, *type, *help, *label; /* type NULL: as the one before */
+    double v;
+};
+
+static int put_samples(struct buf *out, const struct sample *s, size_t n)
+{
+    int r = 0;
+    for (size_t i = 0; i < n && !r; i++) {
+        bool whole = s[i].v == (double)(uint64_t)s[i].v;
+        r = s[i].type ? buf_addf(out, "# HELP %s %s\n# TYPE %s %s\n", s[i].name, s[i].help,
+                                 s[i].name, s[i].type)
+                      : 0;
+        r = r ? r : buf_addf(out, "%s", s[i].name);
+        r = !r && s[i].label ? buf_addf(out, "{%s}", s[i].label) : r;
+        r = r ? r : buf_addf(out, whole ? " %.0f\n" : " %g\n", s[i].v);
+    }
+    return r;
+}
+
 int oai_metrics(struct oai *a, struct buf *out)
 {
     static const char *const names[] = {"200", "400", "401", "404", "429", "500"};
@@ -288,36 +308,39 @@ int oai_metrics(struct oai *a, struct buf *out)
         r = buf_addf(out, "shoal_http_answers_total{status=\"%s\"} %llu\n", names[i],
                      (unsigned long long)atomic_load(&a->answers[i]));
     }
-    r = r ? r
-          : buf_addf(out,
-                     "# TYPE shoal_http_connections gauge\nshoal_http_connections %u\n"
-                     "# TYPE shoal_http_gone_total counter\nshoal_http_gone_total %llu\n"
-                     "# TYPE shoal_http_refused_total counter\nshoal_http_refused_total %llu\n",
-                     h.connections, (unsigned long long)h.gone, (unsigned long long)h.refused);
+    const struct sample http[] = {
+        {"shoal_http_connections", "gauge", "Connections to the API.", NULL, h.connections},
+        {"shoal_http_gone_total", "counter", "Answers whose client went away.", NULL,
+         (double)h.gone},
+        {"shoal_http_refused_total", "counter", "Connections and requests refused by a limit.",
+         NULL, (double)h.refused},
+    };
+    r = r ? r : put_samples(out, http, sizeof http / sizeof *http);
     if (!r && atomic_load(&a->ready)) {
         struct engine_stats s;
         engine_get_stats(a->m.engine, &s);
-        r = buf_addf(
-            out,
-            "# TYPE shoal_requests_waiting gauge\nshoal_requests_waiting %zu\n"
-            "# TYPE shoal_requests_running gauge\nshoal_requests_running %zu\n"
-            "# TYPE shoal_requests_total counter\nshoal_requests_total %llu\n"
-            "# TYPE shoal_requests_cancelled_total counter\n"
-            "shoal_requests_cancelled_total %llu\n"
-            "# TYPE shoal_requests_failed_total counter\nshoal_requests_failed_total %llu\n"
-            "# TYPE shoal_prompt_tokens_total counter\nshoal_prompt_tokens_total %llu\n"
-            "# TYPE shoal_prompt_tokens_kept_total counter\n"
-            "shoal_prompt_tokens_kept_total %llu\n"
-            "# TYPE shoal_new_tokens_total counter\nshoal_new_tokens_total %llu\n"
-            "# TYPE shoal_decode_tokens_per_second gauge\n"
-            "shoal_decode_tokens_per_second %g\n"
-            "# TYPE shoal_kept_state_bytes gauge\n"
-            "shoal_kept_state_bytes{tier=\"ram\"} %llu\n"
-            "shoal_kept_state_bytes{tier=\"disk\"} %llu\n",
-            s.waiting, s.running, (unsigned long long)s.requests, (unsigned long long)s.cancelled,
-            (unsigned long long)s.failed, (unsigned long long)s.prompt_tokens,
-            (unsigned long long)s.reused_tokens, (unsigned long long)s.new_tokens, s.decode_tok_s,
-            (unsigned long long)s.kept_ram_bytes, (unsigned long long)s.kept_disk_bytes);
+        const struct sample engine[] = {
+            {"shoal_requests_waiting", "gauge", "Requests in the queue.", NULL, (double)s.waiting},
+            {"shoal_requests_running", "gauge", "Requests that are computed.", NULL,
+             (double)s.running},
+            {"shoal_requests_total", "counter", "Requests taken.", NULL, (double)s.requests},
+            {"shoal_requests_cancelled_total", "counter", "Of these, given up by their clients.",
+             NULL, (double)s.cancelled},
+            {"shoal_requests_failed_total", "counter", "Of these, ended by an error.", NULL,
+             (double)s.failed},
+            {"shoal_prompt_tokens_total", "counter", "Tokens of prompts.", NULL,
+             (double)s.prompt_tokens},
+            {"shoal_prompt_tokens_kept_total", "counter",
+             "Of these, not computed again because a state was kept.", NULL,
+             (double)s.reused_tokens},
+            {"shoal_new_tokens_total", "counter", "Tokens made.", NULL, (double)s.new_tokens},
+            {"shoal_decode_tokens_per_second", "gauge", "Rate of new tokens.", NULL,
+             s.decode_tok_s},
+            {"shoal_kept_state_bytes", "gauge", "Kept states of conversations.", "tier=\"ram\"",
+             (double)s.kept_ram_bytes},
+            {"shoal_kept_state_bytes", NULL, NULL, "tier=\"disk\"", (double)s.kept_disk_bytes},
+        };
+        r = put_samples(out, engine, sizeof engine / sizeof *engine);
     }
     return r;
 }

@@ -26,7 +26,8 @@ struct up_opts {
     struct service_opts service;
     struct compute_opts compute;
     const char *model, *listen;
-    struct opt_texts peers;
+    struct opt_texts peers, mirrors;
+    struct opt_choice metered;
     bool no_bonjour, offline;
     struct opt_count rate_limit, disk_budget, disk_floor, upload, upload_peer, scrub;
     struct net_opts net;
@@ -41,7 +42,14 @@ static const struct opt node_table[] = {
     {"offline", NULL, "never contact the origin: what no peer has is an error", OPT_FLAG,
      AT(offline), 0, 0, NULL},
     NET_OPTS(struct up_opts, net),
+    {"mirror", "URL",
+     "another address with the model's files, such as a server of the lab; asked before the "
+     "origin, "
+     "in the order given, and trusted like it; it never sees the token",
+     OPT_TEXTS, AT(mirrors), 0, 0, NULL},
 };
+/* In the order of enum node_metered. */
+static const char *const metered_words[] = {"auto", "yes", "no", NULL};
 static const struct opt peer_table[] = {
     {"peer-listen", "HOST:PORT",
      "where peers connect: a numeric address, [::] (default) for all; port 0 is the one used last, "
@@ -66,6 +74,10 @@ static const struct opt limit_table[] = {
      "default 30d, 0s: never",
      OPT_TIME, AT(scrub), 0, 1e9, NULL},
     {"disk-floor", "SIZE", CLI_DISK_FLOOR_HELP, OPT_BYTES, AT(disk_floor), 1, 1e18, NULL},
+    {"metered", "WHEN",
+     "does this machine's network cost by the byte: then nothing is copied in the background; yes, "
+     "no, or auto (default): what the system says, which Linux and macOS do not tell this program",
+     OPT_CHOICE, AT(metered), 0, 0, metered_words},
 };
 static const struct opt_group groups[] = {
     {"Node", home_opts_table, HOME_OPTS_COUNT, AT(home)},
@@ -175,6 +187,8 @@ static int open_node(struct up *u, const struct up_opts *o, struct err *e)
                                      .ca_file = cli_net_ca(&u->net),
                                      .rate_limit = o->rate_limit.v,
                                      .rate_conn = o->net.rate_conn.v,
+                                     .mirrors = o->mirrors.v,
+                                     .n_mirrors = o->mirrors.n,
                                      .log = on_log,
                                      .log_ctx = u},
                            .listen_host = host,
@@ -183,6 +197,8 @@ static int open_node(struct up *u, const struct up_opts *o, struct err *e)
                            .no_bonjour = o->no_bonjour,
                            .serve_bytes_s = o->upload.v,
                            .serve_peer_bytes_s = o->upload_peer.v,
+                           .metered =
+                               o->metered.set ? (enum node_metered)o->metered.v : NODE_METERED_AUTO,
                            .must_own = true,
                            .verify = on_verify,
                            .verify_ctx = u,

@@ -201,6 +201,14 @@ static void say_tiers(const json_t *s)
     } else {
         printf("origin   not used (--offline)\n");
     }
+    size_t i;
+    const json_t *m;
+    json_array_foreach(json_object_get(t, "mirrors"), i, m)
+    {
+        const char *why = text(m, "last_fault");
+        printf("mirror   %s: %s, %s taken%s%s\n", text(m, "address"), text(m, "state"),
+               cli_bytes((uint64_t)number(m, "bytes"), a), *why ? "; last fault: " : "", why);
+    }
     double one = at(s, "basis", "one_member", "objects");
     if (one > 0) {
         printf("trust    %.0f objects rest on the word of one member\n", one);
@@ -237,6 +245,11 @@ static void say_homes(const json_t *h)
     double least = -1, sum = 0, of = 0;
     size_t i;
     const json_t *l;
+    const json_t *metered = json_object_get(h, "metered");
+    if (json_is_true(json_object_get(metered, "now"))) {
+        printf("network  counts as metered (--metered %s): nothing is copied in the background\n",
+               text(metered, "setting"));
+    }
     if (!json_is_object(h) || json_array_size(json_object_get(h, "members")) < 2) {
         return;
     }

@@ -221,6 +221,8 @@ static int open_store(struct cli_session *s, const struct model_opts *o,
                             .ca_file = cli_net_ca(&s->net),
                             .rate_limit = o->rate_limit.v,
                             .rate_conn = o->net.rate_conn.v,
+                            .mirrors = o->mirrors.v,
+                            .n_mirrors = o->mirrors.n,
                             .log = on_log,
                             .log_ctx = s};
     int r = 0;

@@ -314,11 +314,15 @@ static void ask_power(struct homes *h)
     }
     struct power p;
     h->power(&p);
+    if (h->n->o.metered != NODE_METERED_AUTO) {
+        p.costly_network = h->n->o.metered == NODE_METERED_YES;
+    }
+    h->metered = p.costly_network;
     h->power_at = now;
     h->may_background = !p.on_battery && !p.costly_network;
     snprintf(h->why, sizeof h->why, "%s",
              p.on_battery       ? "this machine is on battery"
-             : p.costly_network ? "the network is marked as one that costs"
+             : p.costly_network ? "the network costs (--metered no, if it does not)"
                                 : "");
 }
 

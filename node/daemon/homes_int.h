@@ -84,6 +84,7 @@ struct homes {
     uint64_t coming[PLACE_MEMBERS_MAX]; /* bytes that warming brings to each, by the last plan */
     size_t n_open;                      /* objects that nobody holds and somebody is to get */
     bool spine_too;                     /* there is room for all of it beside experts */
+    bool metered;                       /* the network costs, by power.h or the user's word */
     bool told, may_background, told_background, shoal;
     char why[80];          /* why not */
     struct place_out sums; /* of the last placement; fresh is NULL */

@@ -88,6 +88,10 @@ void homes_report(struct homes *h)
                   "once", (json_int_t)once, "model", (json_int_t)h->sums.model, "warm", warm,
                   "background", h->may_background, "why", h->why);
     if (j) {
+        static const char *const words[] = {"auto", "yes", "no"};
+        json_object_set_new(
+            j, "metered",
+            json_pack("{s:b,s:s}", "now", h->metered, "setting", words[h->n->o.metered]));
         json_object_set_new(j, "missing", num(h->n_open));
         json_object_set_new(j, "waiting", num(wait));
         json_object_set_new(j, "under_way", num(flying));

@@ -362,9 +362,9 @@ static const char *name_of(void *ctx, struct object_key k, char *buf, size_t n)
 /* ---- the origin ---- */
 
 static int origin_get(void *ctx, uint64_t id, struct object_key k, uint32_t first, uint32_t n,
-                      enum fetch_prio prio)
+                      enum fetch_prio prio, bool sure)
 {
-    return store_origin_get(((struct lan *)ctx)->st, id, k, first, n, store_of(prio));
+    return store_origin_get(((struct lan *)ctx)->st, id, k, first, n, store_of(prio), sure);
 }
 
 /* Another member waits for it. On the LAN thread. */
@@ -431,7 +431,7 @@ void lan_tick(struct lan *l)
     wanted_tick(l->wanted);
     if (store_has_origin(l->st)) {
         store_origin_measured(l->st, &up, &rate, &latency);
-        mesh_origin_state(l->mesh, up, rate, latency);
+        mesh_origin_state(l->mesh, up || store_mirrors_up(l->st), rate, latency);
     }
     pthread_mutex_lock(&l->have_mu);
     bool lost = l->touched_lost;

@@ -19,6 +19,9 @@
 struct node; /* opaque */
 
 /* 0 and NULL mean the default or "none". Copied, but for what store_opts says of its own. */
+/* Does this machine's network cost? AUTO: what power.h says. */
+enum node_metered { NODE_METERED_AUTO, NODE_METERED_YES, NODE_METERED_NO };
+
 struct node_opts {
     const char *home;
     /* The model and its tiers. cache_dir NULL: HOME/cache. model NULL: none (a node that only
@@ -37,7 +40,8 @@ struct node_opts {
     unsigned homes_after_ms;
     unsigned homes_settle_ms; /* and so long after somebody came or went, 3000 */
     void (*power)(struct power *out);
-    bool must_own;         /* ERR_BUSY with a sentence when another process owns the home */
+    enum node_metered metered; /* if it costs, no copies are made in the background */
+    bool must_own;             /* ERR_BUSY with a sentence when another process owns the home */
     bool brief;            /* no lines about interfaces and peers that come and go as they should */
     unsigned meta_wait_ms; /* how long a cold start waits for peers before it asks the origin;
                               3000 */

@@ -87,6 +87,23 @@ static void count_own(struct store *st, struct own *o)
     free(ids);
 }
 
+static json_t *mirrors_json(struct store *st)
+{
+    struct store_mirror v[STORE_MIRRORS_MAX];
+    size_t n = store_mirrors(st, v, STORE_MIRRORS_MAX);
+    json_t *list = json_array();
+    for (size_t i = 0; i < n; i++) {
+        const char *state = v[i].wrong ? "wrong" : v[i].pause_ms ? "left alone" : "in use";
+        json_array_append_new(list,
+                              json_pack("{s:s,s:s,s:f,s:I,s:I,s:I,s:f,s:s}", "address", v[i].host,
+                                        "state", state, "pause_s", (double)v[i].pause_ms / 1e3,
+                                        "bytes", (json_int_t)v[i].bytes, "parts",
+                                        (json_int_t)v[i].parts, "failed", (json_int_t)v[i].failed,
+                                        "measured_bytes_s", v[i].bytes_s, "last_fault", v[i].why));
+    }
+    return list;
+}
+
 static json_t *tiers_json(struct node *n, struct store *st, const struct own *own)
 {
     struct store_stats s;
@@ -117,9 +134,10 @@ static json_t *tiers_json(struct node *n, struct store *st, const struct own *ow
                                "rate", s.origin_rate, "measured_bytes_s", rate, "latency_s",
                                latency, "bytes", (json_int_t)s.origin_bytes, "retries",
                                (json_int_t)s.retries, "fetches", (json_int_t)s.origin_fetches);
-    return json_pack("{s:o,s:o,s:o,s:I,s:I,s:I}", "ram", ram, "disk", disk, "origin", origin,
-                     "peer_bytes", (json_int_t)s.peer_bytes, "bad_chunks", (json_int_t)s.bad_chunks,
-                     "refetched", (json_int_t)s.refetched);
+    return json_pack("{s:o,s:o,s:o,s:o,s:I,s:I,s:I,s:I}", "ram", ram, "disk", disk, "origin",
+                     origin, "mirrors", mirrors_json(st), "mirror_bytes",
+                     (json_int_t)s.mirror_bytes, "peer_bytes", (json_int_t)s.peer_bytes,
+                     "bad_chunks", (json_int_t)s.bad_chunks, "refetched", (json_int_t)s.refetched);
 }
 
 static json_t *basis_json(struct store *st)

@@ -77,6 +77,17 @@ size_t disk_changes(struct disk *d, uint32_t *ids, bool *serves, size_t max);
 uint32_t disk_without_shas(struct disk *d, uint32_t from);
 /* Reads it, computes and records them. A damaged file is forgotten. */
 int disk_make_shas(struct disk *d, uint32_t id, struct err *e);
+/* ---- disk_words.c: what is known that an own download might contradict ---- */
+enum disk_doubt { DISK_AGREES, DISK_MEMBERS_DIFFER, DISK_CONTRADICTS };
+/* Of a whole object's chunks. CONTRADICTS: an own download on record, or the manifest. */
+enum disk_doubt disk_doubts(struct disk *d, uint32_t id, const struct chunk_sum *sums);
+/* Has an own download, or the manifest's object, another chunk on record? */
+bool disk_chunk_differs(struct disk *d, uint32_t id, uint32_t chunk,
+                        const uint8_t sha[SHA256_SIZE]);
+/* The strongest of what is known of it. */
+enum disk_known { DISK_UNKNOWN, DISK_MEMBERS, DISK_MANIFEST, DISK_OWN };
+enum disk_known disk_known(struct disk *d, uint32_t id);
+
 /* Is chunk i on disk what its SHA-256 on record says? A damaged file is forgotten. */
 int disk_check_chunk(struct disk *d, uint32_t id, uint32_t chunk, struct err *e);
 /* Objects on disk by enum basis. */

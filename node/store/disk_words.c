@@ -298,6 +298,48 @@ int disk_judge(struct disk *d, uint32_t id, struct digest *dg, struct err *e)
     return 0;
 }
 
+enum disk_doubt disk_doubts(struct disk *d, uint32_t id, const struct chunk_sum *sums)
+{
+    struct digest *dg = digest_make(model_object(d->o.m, id)->size, sums, DIGEST_ORIGIN);
+    const struct digest *old = disk_digest_of(d, id);
+    struct book_says s;
+    uint64_t against = 0;
+    if (!dg) {
+        return DISK_MEMBERS_DIFFER; /* no memory: the origin is asked */
+    }
+    book_says(d->book, id, &s);
+    bool known = old && old->source != DIGEST_TAKEN_BACK && digest_basis(old) >= BASIS_ORIGIN;
+    bool strong = (known && !digest_equal(old, dg)) ||
+                  (s.basis == BASIS_MANIFEST && memcmp(s.digest, dg->sha, SHA256_SIZE) != 0);
+    if (s.basis != BASIS_MANIFEST) {
+        book_agree(d->book, id, dg->sha, &against);
+    }
+    bool other = old && old->source != DIGEST_TAKEN_BACK && !digest_equal(old, dg);
+    free(dg);
+    return strong ? DISK_CONTRADICTS : against || other ? DISK_MEMBERS_DIFFER : DISK_AGREES;
+}
+
+bool disk_chunk_differs(struct disk *d, uint32_t id, uint32_t chunk, const uint8_t sha[SHA256_SIZE])
+{
+    const struct digest *old = disk_digest_of(d, id);
+    return old && old->source != DIGEST_TAKEN_BACK && digest_basis(old) >= BASIS_ORIGIN &&
+           old->shas && chunk < old->n && memcmp(old->shas[chunk], sha, SHA256_SIZE) != 0;
+}
+
+enum disk_known disk_known(struct disk *d, uint32_t id)
+{
+    const struct digest *old = disk_digest_of(d, id);
+    struct book_says s;
+    bool there = old && old->source != DIGEST_TAKEN_BACK;
+    if (there && digest_basis(old) >= BASIS_ORIGIN && old->shas) {
+        return DISK_OWN;
+    }
+    book_says(d->book, id, &s);
+    return s.basis == BASIS_MANIFEST        ? DISK_MANIFEST
+           : there || s.disputed || s.basis ? DISK_MEMBERS
+                                            : DISK_UNKNOWN;
+}
+
 /* ---- statements ---- */
 
 /* What a new word means for the digest on record. True: its signer lied. */

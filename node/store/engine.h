@@ -17,6 +17,7 @@ struct disk;
 struct disk_file;
 struct incoming;
 struct meta;
+struct mirrors;
 struct origin;
 struct share;
 struct sink;
@@ -39,17 +40,18 @@ struct entry {
     struct incoming *in; /* or the upstream */
     uint32_t pins;
     uint8_t state, job, prio;
-    uint8_t tries;   /* faults met by the present request */
-    bool want_ram;   /* somebody wants it in RAM, not only on disk */
-    bool hinted;     /* wanted by a hint and not taken since */
-    bool promised;   /* its size is in `promised` */
-    bool in_lru;     /* READY, an expert, no pins */
-    bool no_disk;    /* this request goes past the disk (it is full) */
-    bool past_peers; /* the upstream is gone: this request goes to the origin */
-    bool past_lent;  /* an adopted folder has failed: this request goes past what they offer */
-    bool taken_back; /* READY and pinned: it leaves with its last holder */
-    bool publishing; /* its file is in the publisher's queue */
-    uint8_t from;    /* enum store_tier the bytes came from */
+    uint8_t tries;     /* faults met by the present request */
+    bool want_ram;     /* somebody wants it in RAM, not only on disk */
+    bool hinted;       /* wanted by a hint and not taken since */
+    bool promised;     /* its size is in `promised` */
+    bool in_lru;       /* READY, an expert, no pins */
+    bool no_disk;      /* this request goes past the disk (it is full) */
+    bool past_peers;   /* the upstream is gone: this request goes to the origin */
+    bool past_lent;    /* an adopted folder has failed: this request goes past what they offer */
+    bool past_mirrors; /* one gave other bytes than are on record: this request asks the origin */
+    bool taken_back;   /* READY and pinned: it leaves with its last holder */
+    bool publishing;   /* its file is in the publisher's queue */
+    uint8_t from;      /* enum store_tier the bytes came from */
 };
 
 /* Whoever waits: one waiter per object in a group; the group is woken as objects become ready. */
@@ -102,6 +104,7 @@ struct store {
     uint32_t *shard_file;       /* the origin's number of each shard */
     struct disk *disk;          /* may be NULL */
     struct origin *origin;      /* may be NULL */
+    struct mirrors *mirrors;    /* may be NULL */
 
     pthread_mutex_t mu;
     pthread_cond_t work, pub;

@@ -36,6 +36,13 @@ const char *origin_url(const struct origin *o)
     return o->url;
 }
 
+void origin_floor(struct origin *o, uint64_t bytes_s)
+{
+    pthread_mutex_lock(&o->mu);
+    o->floor = bytes_s;
+    pthread_mutex_unlock(&o->mu);
+}
+
 /* ---- files ---- */
 
 static bool name_ok(const char *s)

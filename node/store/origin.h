@@ -61,7 +61,13 @@ struct origin_part {
     int (*data)(struct origin_part *p, const void *b, size_t n, struct err *e);
     /* All bytes were given (code 0), or it has failed for good. */
     void (*done)(struct origin_part *p, int code, const struct err *e);
+    bool sure; /* from the origin itself, from no mirror (mirrors.h) */
+    /* Set by mirrors.c: bytes came from this mirror (its number and 1, 0: none); those of this
+     * moment do. */
+    uint8_t mirror;
+    bool at_mirror;
     /* private */
+    struct mirror_part *via;
     struct origin_part *next;
     uint64_t got;        /* bytes given so far */
     uint64_t not_before; /* clock_ns of the next attempt */
@@ -93,5 +99,7 @@ uint64_t origin_asked_ms(struct origin *o); /* the same, only what it has said i
 /* Begin nothing new for so long; what runs goes on. */
 void origin_pause(struct origin *o, uint64_t ms);
 const char *origin_url(const struct origin *o);
+/* From now on a request that gives fewer bytes a second than this for some seconds is ended. */
+void origin_floor(struct origin *o, uint64_t bytes_s);
 
 #endif

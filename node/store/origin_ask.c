@@ -5,6 +5,7 @@
 #include "node/store/chunk.h"
 #include "node/store/disk.h"
 #include "node/store/incoming.h"
+#include "node/store/mirrors.h"
 #include "node/store/origin.h"
 #include "node/store/sync.h"
 
@@ -15,10 +16,12 @@
 struct ask {
     struct ask *next, *prev;
     struct store *st;
-    uint64_t id, size; /* the object's size */
-    uint32_t obj, end; /* the object; behind the last chunk */
-    uint32_t chunk;    /* the one that is coming */
-    uint8_t *p;        /* its bytes so far, NULL: none */
+    uint64_t id, size;      /* the object's size */
+    uint32_t obj, end;      /* the object; behind the last chunk */
+    uint32_t chunk;         /* the one that is coming */
+    uint64_t of_mirror;     /* bytes of it that a mirror gave */
+    struct chunk_sum *sums; /* of a whole object that the manifest knows, else NULL */
+    uint8_t *p;             /* its bytes so far, NULL: none */
     size_t n;
     bool cancelled; /* with asks.mu */
     struct origin_part part;
@@ -68,6 +71,13 @@ void ask_free(struct store *st)
         free(st->asks);
         st->asks = NULL;
     }
+}
+
+static void ask_drop(struct ask *k)
+{
+    free(k->p);
+    free(k->sums);
+    free(k);
 }
 
 static bool wanted(struct asks *a, const struct ask *k)
@@ -131,18 +141,34 @@ void ask_busy(void *store, uint64_t ms)
     call_end(a);
 }
 
-static void chunk_done(struct asks *a, struct ask *k)
+static int chunk_done(struct asks *a, struct ask *k, struct err *e)
 {
     struct store *st = k->st;
     uint8_t sha[SHA256_SIZE], *p = k->p;
     size_t n = k->n;
     sha256(p, n, sha);
     pthread_mutex_lock(&st->mu);
-    sink_count(st, n);
+    sink_count(st, n - k->of_mirror);
+    st->s.mirror_bytes += k->of_mirror;
     pthread_mutex_unlock(&st->mu);
-    k->p = NULL;
+    bool doubted = k->of_mirror && st->disk && disk_chunk_differs(st->disk, k->obj, k->chunk, sha);
+    if (k->sums) {
+        memcpy(k->sums[k->chunk].sha, sha, sizeof sha);
+        if (k->part.mirror && k->chunk + 1 == k->end &&
+            disk_doubts(st->disk, k->obj, k->sums) == DISK_CONTRADICTS) {
+            mirrors_wrong(st->mirrors, k->part.mirror,
+                          k->name); /* it is asked for again, elsewhere */
+        }
+    }
+    k->of_mirror = 0;
     k->n = 0;
+    if (doubted) {
+        mirrors_wrong(st->mirrors, k->part.mirror, k->name);
+        return err_set(e, ERR_DIGEST, "%s: other bytes than are on record", k->name);
+    }
+    k->p = NULL;
     give(a, k, k->chunk++, p, n, sha);
+    return 0;
 }
 
 static int on_data(struct origin_part *part, const void *bytes, size_t n, struct err *e)
@@ -160,10 +186,12 @@ static int on_data(struct origin_part *part, const void *bytes, size_t n, struct
         }
         memcpy(k->p + k->n, b, m);
         k->n += m;
+        k->of_mirror += part->at_mirror ? m : 0;
         b += m;
         n -= m;
-        if (k->n == len) {
-            chunk_done(a, k);
+        int r = k->n == len ? chunk_done(a, k, e) : 0;
+        if (r) {
+            return r;
         }
     }
     return 0;
@@ -206,17 +234,23 @@ static void fails(struct asks *a, struct ask *k, const struct err *e)
     }
 }
 
+static void submit(struct ask *k);
+
 static void on_done(struct origin_part *part, int code, const struct err *e)
 {
     struct ask *k = part->user;
     struct asks *a = k->st->asks;
+    if (code == ERR_DIGEST && part->mirror) { /* see chunk_done: from this chunk on, the origin */
+        part->sure = true;
+        submit(k);
+        return;
+    }
     if (code) {
         fails(a, k, e);
     } else {
         forget(a, k, false);
     }
-    free(k->p);
-    free(k);
+    ask_drop(k);
 }
 
 /* Chunks k->chunk .. k->end - 1 of the origin. */
@@ -227,7 +261,7 @@ static void submit(struct ask *k)
     end = end < o->size ? end : o->size;
     k->part.off = o->offset + off;
     k->part.size = end - off;
-    origin_submit(k->st->origin, &k->part);
+    mirrors_submit(k->st->mirrors, k->st->origin, &k->part);
 }
 
 /* The origin is asked for chunks from .. to - 1 of k only. */
@@ -242,6 +276,8 @@ static bool submit_part(struct asks *a, const struct ask *k, uint32_t from, uint
         part->end = to;
         part->part.user = part;
         part->part.name = part->name;
+        part->part.sure = k->part.sure || k->sums; /* a piece cannot be compared as a whole */
+        part->sums = NULL;
         add(a, part);
         submit(part);
     }
@@ -276,7 +312,7 @@ static void from_partial(void *ctx, struct disk_file *f)
         err_set(&e, ERR_NOMEM, "%s: out of memory", k->name);
         fails(a, k, &e);
     }
-    free(k);
+    ask_drop(k);
 }
 
 void store_origin_answer_to(struct store *st, const struct store_origin_answers *to)
@@ -300,7 +336,7 @@ void store_origin_answer_to(struct store *st, const struct store_origin_answers 
 }
 
 int store_origin_get(struct store *st, uint64_t id, struct object_key key, uint32_t first,
-                     uint32_t n, enum store_prio prio)
+                     uint32_t n, enum store_prio prio, bool sure)
 {
     uint32_t obj = store_key_id(st, key);
     struct asks *a = st->origin ? need_asks(st) : NULL;
@@ -335,7 +371,13 @@ int store_origin_get(struct store *st, uint64_t id, struct object_key key, uint3
     pthread_mutex_lock(&a->mu);
     bool to = a->to.data != NULL;
     pthread_mutex_unlock(&a->mu);
+    enum disk_known known = st->mirrors && st->disk ? disk_known(st->disk, obj) : DISK_UNKNOWN;
+    if (known == DISK_MANIFEST && n == chunks) {
+        k->sums = calloc(chunks, sizeof *k->sums);
+    }
+    k->part.sure = sure || known == DISK_MEMBERS || (known == DISK_MANIFEST && !k->sums);
     if (!to) {
+        free(k->sums);
         free(k);
         return ERR_OFFLINE;
     }
@@ -367,7 +409,7 @@ void store_origin_raise(struct store *st, uint64_t id, enum store_prio prio)
     pthread_mutex_lock(&a->mu);
     for (struct ask *k = a->head; k; k = k->next) {
         if (k->id == id && !k->cancelled) {
-            origin_raise(st->origin, &k->part, prio);
+            mirrors_raise(st->mirrors, st->origin, &k->part, prio);
         }
     }
     pthread_mutex_unlock(&a->mu);
@@ -387,7 +429,7 @@ void store_origin_cancel(struct store *st, uint64_t id)
             continue;
         }
         k->cancelled = true;
-        if (origin_cancel(st->origin, &k->part)) { /* it had not begun */
+        if (mirrors_cancel(st->mirrors, st->origin, &k->part)) { /* it had not begun */
             *(k->prev ? &k->prev->next : &a->head) = k->next;
             if (k->next) {
                 k->next->prev = k->prev;
@@ -400,8 +442,7 @@ void store_origin_cancel(struct store *st, uint64_t id)
     while (gone) {
         struct ask *k = gone;
         gone = k->next;
-        free(k->p);
-        free(k);
+        ask_drop(k);
     }
 }
 

@@ -269,6 +269,13 @@ static int prepare(struct xfer *x)
     curl_easy_setopt(h, CURLOPT_WRITEFUNCTION, on_body);
     curl_easy_setopt(h, CURLOPT_WRITEDATA, x);
     curl_easy_setopt(h, CURLOPT_PRIVATE, x);
+    pthread_mutex_lock(&o->mu);
+    uint64_t floor = o->floor;
+    pthread_mutex_unlock(&o->mu);
+    if (floor) { /* a mirror: the next source is quicker */
+        curl_easy_setopt(h, CURLOPT_LOW_SPEED_LIMIT, (long)floor);
+        curl_easy_setopt(h, CURLOPT_LOW_SPEED_TIME, (long)(stall + 999) / 1000);
+    }
     if (r->end != ORIGIN_UNKNOWN) {
         char range[64];
         snprintf(range, sizeof range, "%llu-%llu", (unsigned long long)r->pos,

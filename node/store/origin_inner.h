@@ -50,6 +50,7 @@ struct origin {
     uint64_t seq, bytes, retries;
     uint64_t renewed;     /* addresses of redirects given up before they expired */
     uint64_t far_life;    /* ns after which such an address was refused, the least; 0: none was */
+    uint64_t floor;       /* bytes a second, 0: none */
     uint64_t pause_until; /* clock_ns: nobody asks before */
     uint64_t asked_until; /* the same, when it has said so itself (Retry-After) */
     uint64_t last_byte, last_wait_log, last_retry_log, last_retry_what;

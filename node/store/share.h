@@ -89,10 +89,10 @@ struct store_origin_answers {
  * it returns (so not from inside of data and fail), and what is still under way is given up. */
 void store_origin_answer_to(struct store *st, const struct store_origin_answers *a);
 /* As mesh_origin.get: n chunks from `first`; adjacent ones and adjacent objects share ranges of the
- * origin as ever. Answers come on the origin's thread (SHA-256 computed there). The ids are the
- * caller's and may be anything. Nonzero: there is no origin. */
+ * origin as ever. Answers come on the origin's thread, or a mirror's unless `sure` (SHA-256
+ * computed there). The ids are the caller's and may be anything. Nonzero: there is no origin. */
 int store_origin_get(struct store *st, uint64_t id, struct object_key k, uint32_t first, uint32_t n,
-                     enum store_prio prio);
+                     enum store_prio prio, bool sure);
 void store_origin_cancel(struct store *st, uint64_t id);
 void store_origin_raise(struct store *st, uint64_t id, enum store_prio prio);
 bool store_has_origin(const struct store *st);

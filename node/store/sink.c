@@ -4,6 +4,7 @@
 #include "node/store/engine.h"
 
 #include "node/store/disk.h"
+#include "node/store/mirrors.h"
 #include "node/store/origin.h"
 #include "proto/base/clock.h"
 
@@ -19,6 +20,7 @@ struct sink {
     uint32_t id;
     uint64_t size, pos;    /* bytes of the object, and those that are there */
     uint64_t uncounted;    /* received, not yet in the statistics */
+    uint64_t of_mirror;    /* the same, from a mirror */
     struct ram_slot *slot; /* the entry's, or NULL */
     struct disk_file *f;   /* or NULL */
     uint8_t *stage;        /* one chunk, when there is no slot */
@@ -44,8 +46,9 @@ static void count(struct sink *s)
 {
     pthread_mutex_lock(&s->st->mu);
     sink_count(s->st, s->uncounted);
+    s->st->s.mirror_bytes += s->of_mirror;
     pthread_mutex_unlock(&s->st->mu);
-    s->uncounted = 0;
+    s->uncounted = s->of_mirror = 0;
 }
 
 static void sink_free(struct sink *s, bool keep_partial)
@@ -136,7 +139,7 @@ static int on_data(struct origin_part *p, const void *bytes, size_t n, struct er
         uint8_t *c = s->slot ? s->slot->p + base : s->stage;
         memcpy(c + at, b, k);
         s->pos += k;
-        s->uncounted += k;
+        *(p->at_mirror ? &s->of_mirror : &s->uncounted) += k;
         b += k;
         n -= k;
         if (at + k == len) {
@@ -182,7 +185,7 @@ void sink_complete(struct store *st, struct entry *en, struct disk_file **f,
         eng_fail(st, en, r, &e);
         return;
     }
-    en->past_peers = false;
+    en->past_peers = en->past_mirrors = false;
     if (eng_is_expert(st, id)) {
         *(en->from == STORE_PEERS ? &st->s.experts_from_peers : &st->s.experts_fetched) += 1;
     }
@@ -204,14 +207,40 @@ static void complete(struct sink *s)
     sink_complete(s->st, s->en, &s->f, s->sums, BASIS_ORIGIN, 0);
 }
 
+/* A mirror's bytes are not taken when something known says otherwise: the origin tells, and only
+ * what it says is held against others. */
+static bool mirror_doubted(struct sink *s)
+{
+    enum disk_doubt d =
+        s->part.mirror && s->st->disk ? disk_doubts(s->st->disk, s->id, s->sums) : DISK_AGREES;
+    if (d == DISK_CONTRADICTS) {
+        mirrors_wrong(s->st->mirrors, s->part.mirror, s->name);
+    } else if (d != DISK_AGREES) {
+        eng_log(s->st, "%s: a mirror's bytes are not what members say; the origin is asked",
+                s->name);
+    }
+    return d != DISK_AGREES;
+}
+
 static void on_done(struct origin_part *p, int code, const struct err *e)
 {
     struct sink *s = p->user;
     struct store *st = s->st;
     struct entry *en = s->en;
     count(s);
+    bool doubted = !code && mirror_doubted(s);
+    if (doubted && s->f) { /* at once: the next request has a file of the same name */
+        disk_abandon(st->disk, s->f, false);
+        s->f = NULL;
+    }
     pthread_mutex_lock(&st->mu);
-    if (!code) {
+    if (doubted) {
+        st->s.bad_chunks++;
+        en->sink = NULL;
+        en->past_mirrors = true;
+        en->state = ENT_IDLE;
+        eng_want(st, s->id, (enum store_prio)en->prio, en->want_ram);
+    } else if (!code) {
         complete(s);
     } else {
         en->sink = NULL;
@@ -246,6 +275,7 @@ static struct sink *sink_new(struct store *st, struct entry *en)
                                    .off = o->offset,
                                    .size = o->size,
                                    .prio = en->prio,
+                                   .sure = en->past_mirrors,
                                    .begin = on_begin,
                                    .data = on_data,
                                    .done = on_done};
@@ -272,7 +302,7 @@ void sink_start(struct store *st, struct entry *en)
     }
     en->state = ENT_ORIGIN;
     en->sink = s;
-    origin_submit(st->origin, &s->part);
+    mirrors_submit(st->mirrors, st->origin, &s->part);
 }
 
 void sink_resume(struct store *st, struct entry *en)
@@ -313,7 +343,7 @@ void sink_resume(struct store *st, struct entry *en)
     }
     bool closing = st->closing;
     if (!closing) {
-        origin_submit(st->origin, &s->part);
+        mirrors_submit(st->mirrors, st->origin, &s->part);
     }
     pthread_mutex_unlock(&st->mu);
     if (closing) {
@@ -327,7 +357,7 @@ void sink_raise(struct store *st, struct entry *en)
     if (en->in) {
         in_raise(st, en);
     } else if (en->sink) {
-        origin_raise(st->origin, &en->sink->part, (enum store_prio)en->prio);
+        mirrors_raise(st->mirrors, st->origin, &en->sink->part, (enum store_prio)en->prio);
     }
 }
 
@@ -337,7 +367,7 @@ bool sink_cancel(struct store *st, struct entry *en)
     if (en->in) {
         in_cancel(st, en);
     }
-    if (!s || !origin_cancel(st->origin, &s->part)) {
+    if (!s || !mirrors_cancel(st->mirrors, st->origin, &s->part)) {
         return false;
     }
     en->sink = NULL;

@@ -4,6 +4,7 @@
 
 #include "node/store/disk.h"
 #include "node/store/meta.h"
+#include "node/store/mirrors.h"
 #include "node/store/origin.h"
 #include "node/store/sync.h"
 #include "node/store/vouch.h"
@@ -64,7 +65,8 @@ static int open_origin(struct store *st, struct err *e)
         .asked = ask_busy,
         .asked_ctx = st,
     };
-    return origin_open(&oo, &st->origin, e);
+    int r = origin_open(&oo, &st->origin, e);
+    return r ? r : mirrors_open(st->origin, &oo, st->o.mirrors, st->o.n_mirrors, &st->mirrors, e);
 }
 
 /* The inventory from the blob of last time, or from config, index and headers. */
@@ -131,6 +133,11 @@ static bool known_sha(void *ctx, const char *file, uint8_t sha[SHA256_SIZE])
 static int open_tiers(struct store *st, struct err *e)
 {
     int r = 0;
+    if (st->o.n_mirrors && !is_url(st->model_path)) {
+        return err_set(e, ERR_ARG,
+                       "mirrors go with a model at an http(s) URL, and \"%.200s\" is a folder",
+                       st->model_path);
+    }
     if (st->in_place) {
         r = model_folder_open(st->model_path, &st->folder, e);
         return r ? r : model_open(&st->folder, &st->m, e);
@@ -249,11 +256,13 @@ void store_close(struct store *st)
     st->closing = true;
     pthread_mutex_unlock(&st->mu);
     upkeep_stop(st);
+    mirrors_stop(st->mirrors);
     origin_stop(st->origin); /* ends its parts; what is complete goes on to the publisher */
     in_stop(st);             /* likewise */
     worker_stop(st);
     share_stop(st);
     origin_free(st->origin);
+    mirrors_free(st->mirrors);
     ask_free(st);
     trim_stop(st);
     disk_close(st->disk);
@@ -362,6 +371,16 @@ void store_get_stats(struct store *st, struct store_stats *out)
         uint64_t b;
         origin_numbers(st->origin, &b, &out->retries);
     }
+}
+
+size_t store_mirrors(struct store *st, struct store_mirror *out, size_t max)
+{
+    return mirrors_get(st->mirrors, out, max);
+}
+
+bool store_mirrors_up(struct store *st)
+{
+    return mirrors_up(st->mirrors);
 }
 
 enum store_tier store_where(struct store *st, uint32_t id)

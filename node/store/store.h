@@ -43,15 +43,19 @@ struct store_opts {
     uint64_t disk_budget;  /* bytes of the disk tier; 0 = what the cache folder keeps (budget.h), */
     uint64_t disk_floor;   /* else no limit but this floor: bytes left free on the volume; 0 =
                               what the folder keeps, else automatic (budget.h) */
-    const char *token;     /* HTTP bearer token for the origin's host only; may be NULL */
-    const char *ca_file;   /* certificates of authorities for https, a file or folder, in place of
-                              the system's; NULL: the system's */
-    uint64_t rate_limit;   /* bytes a second from the origin; 0 = none */
-    uint64_t rate_conn;    /* the same for each connection (one file, one range); 0 = none */
-    uint32_t retries;      /* attempts without progress before an origin error counts; 0 = 8,
-                              5 before the origin's first byte */
-    uint32_t retry_ms;     /* first wait between attempts, doubled each time; 0 = 500 ms */
-    uint32_t stall_ms;     /* a transfer without bytes for so long is begun anew; 0 = 10 s */
+    const char *const
+        *mirrors; /* [n_mirrors] http(s) URLs asked before the origin, in this order;
+                     not with a folder as model. What they give counts as own download */
+    size_t n_mirrors;
+    const char *token;   /* HTTP bearer token for the origin's host only; may be NULL */
+    const char *ca_file; /* certificates of authorities for https, a file or folder, in place of
+                            the system's; NULL: the system's */
+    uint64_t rate_limit; /* bytes a second from the origin; 0 = none */
+    uint64_t rate_conn;  /* the same for each connection (one file, one range); 0 = none */
+    uint32_t retries;    /* attempts without progress before an origin error counts; 0 = 8,
+                            5 before the origin's first byte */
+    uint32_t retry_ms;   /* first wait between attempts, doubled each time; 0 = 500 ms */
+    uint32_t stall_ms;   /* a transfer without bytes for so long is begun anew; 0 = 10 s */
     struct store_mem mem;
     const struct store_meta_peers *meta; /* share.h; NULL: none. Lives as long as the store */
     /* Called once per entry into RAM, before anybody sees the bytes; may rewrite them in place
@@ -137,6 +141,7 @@ int store_read(struct store *st, uint32_t id, uint64_t off, void *p, size_t n, s
 
 struct store_stats {
     uint64_t origin_bytes, peer_bytes, disk_bytes; /* payload bytes taken from each tier */
+    uint64_t mirror_bytes;
     /* expert requests answered by each tier; peers: by another machine, or by it and the origin */
     uint64_t ram_hits, disk_hits, peer_fetches, origin_fetches;
     uint64_t experts_fetched;                  /* expert objects that came from the origin, */
@@ -149,6 +154,19 @@ struct store_stats {
     uint64_t wait_ns;                          /* time that demand requests have waited */
 };
 void store_get_stats(struct store *st, struct store_stats *out);
+
+/* A mirror as it is now. */
+#define STORE_MIRRORS_MAX 16
+struct store_mirror {
+    char host[200];    /* of its address, with the port, without user name and password */
+    bool wrong;        /* it has other bytes: not asked any more */
+    uint64_t pause_ms; /* left alone for so long still, after a failure */
+    uint64_t bytes, parts, failed; /* taken; requests that it answered whole, that it failed */
+    double bytes_s;                /* measured, 0: not known */
+    char why[200];                 /* its last failure, "" none */
+};
+size_t store_mirrors(struct store *st, struct store_mirror *out, size_t max);
+bool store_mirrors_up(struct store *st); /* is one worth asking? */
 
 /* Where an object is now, without touching it: for progress, status and doctor. */
 enum store_tier store_where(struct store *st, uint32_t id);

@@ -95,6 +95,74 @@ static double metric(const char *text, const char *name)
     return -1;
 }
 
+static bool name_char(char x, bool first)
+{
+    return (x >= 'a' && x <= 'z') || x == '_' || (!first && x >= '0' && x <= '9');
+}
+
+/* Text format 0.0.4 with the conventions: each metric has HELP and TYPE, once and before its
+ * samples, which stand together, no two alike; names are ours; counters end in _total, nothing else
+ * does; a sample is a name, labels with quoted values, and one finite number. */
+static void check_format(const char *text)
+{
+    char name[100] = "", type[20] = "", sample[300];
+    const char *begin = text;
+    int samples = 0;
+    for (const char *l = text; *l; l = strchr(l, '\n') + 1) {
+        const char *end = strchr(l, '\n');
+        assert_non_null(end);
+        if (!strncmp(l, "# HELP ", 7)) {
+            size_t n = strcspn(l + 7, " \n");
+            assert_true(n < sizeof name && l[7 + n] == ' ' && end - l > (long)n + 12);
+            snprintf(name, sizeof name, "%.*s", (int)n, l + 7);
+            snprintf(sample, sizeof sample, "# HELP %s ", name);
+            assert_ptr_equal(strstr(begin, sample), l); /* the first */
+            assert_null(strstr(end, sample));
+            assert_true(!strncmp(name, "shoal_", 6));
+            continue;
+        }
+        if (!strncmp(l, "# TYPE ", 7)) {
+            char of[100];
+            assert_int_equal(sscanf(l + 7, "%99s %19s", of, type), 2);
+            assert_string_equal(of, name);
+            bool total = strlen(name) > 6 && !strcmp(name + strlen(name) - 6, "_total");
+            assert_true(!strcmp(type, "counter") || !strcmp(type, "gauge"));
+            assert_int_equal(total, !strcmp(type, "counter"));
+            continue;
+        }
+        size_t n = 0;
+        while (name_char(l[n], n == 0)) {
+            n++;
+        }
+        if (n != strlen(name) || strncmp(l, name, n) != 0) {
+            fail_msg("a sample without HELP and TYPE right before: %.100s", l);
+        }
+        const char *p = l + n;
+        if (*p == '{') {
+            size_t k = 0;
+            while (name_char(p[1 + k], k == 0)) {
+                k++;
+            }
+            assert_true(k > 0 && !strncmp(p + 1 + k, "=\"", 2));
+            p += k + 3;
+            while (*p != '"' && *p != '\n') {
+                p += *p == '\\' ? 2 : 1;
+            }
+            assert_true(!strncmp(p, "\"}", 2));
+            p += 2;
+        }
+        assert_true(p - l < (long)sizeof sample - 2 && *p == ' ');
+        snprintf(sample, sizeof sample, "\n%.*s", (int)(p - l) + 1, l);
+        assert_null(strstr(end, sample)); /* not twice */
+        char *stop;
+        double v = strtod(p + 1, &stop);
+        assert_ptr_equal(stop, end);
+        assert_true(v >= 0 && v < 1e18);
+        samples++;
+    }
+    assert_true(samples > 60);
+}
+
 static void look_at_http(const char *api)
 {
     struct buf t;
@@ -111,6 +179,7 @@ static void look_at_http(const char *api)
     buf_free(&t);
 
     assert_int_equal(http(api, "/metrics", "GET", NULL, &t), 200);
+    check_format(t.p);
     assert_int_equal(metric(t.p, "shoal_peers_connected"), 1);
     assert_int_equal(metric(t.p, "shoal_members"), 2);
     assert_true(metric(t.p, "shoal_served_bytes_total") > 0);

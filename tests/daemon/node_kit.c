@@ -115,6 +115,7 @@ void kit_open(struct kit_node *k, const char *model, const struct kit_node *to)
         .homes_after_ms = had.homes_after_ms ? had.homes_after_ms : 3600000,
         .homes_settle_ms = had.homes_settle_ms,
         .power = had.power,
+        .metered = had.metered,
         .stop = had.stop,
         .stop_ctx = had.stop_ctx,
         .serve_bytes_s = had.serve_bytes_s,

@@ -22,11 +22,11 @@ struct shoal {
     uint64_t spine, experts, one; /* bytes; of one expert */
 };
 
-static _Atomic(bool) on_battery;
+static _Atomic(bool) on_battery, costly;
 
 static void power(struct power *out)
 {
-    *out = (struct power){.on_battery = on_battery};
+    *out = (struct power){.on_battery = on_battery, .costly_network = costly};
 }
 
 static void sizes(struct shoal *s)
@@ -339,6 +339,26 @@ static void test_battery(void **state)
     on_battery = false;
     until(kit_status(&s.k[1], "homes.waiting") == 0 && held(&s, 2) > 0);
     until(held(&s, 2) == held(&s, 1));
+    /* the user's word about the network stands above the system's; it is no battery */
+    kit_close(&s.k[1]);
+    s.k[1].o.metered = NODE_METERED_YES;
+    up(&s, 1, 1.2);
+    until(kit_status(&s.k[1], "homes.metered.now") == 1);
+    char *why = kit_status_text(&s.k[1], "homes.why");
+    assert_int_equal(kit_status(&s.k[1], "homes.background"), 0);
+    assert_non_null(strstr(why, "--metered"));
+    free(why);
+    kit_close(&s.k[1]);
+    costly = true;
+    s.k[1].o.metered = NODE_METERED_NO;
+    up(&s, 1, 1.2);
+    until(kit_status(&s.k[1], "homes.background") == 1);
+    kit_close(&s.k[1]);
+    s.k[1].o.metered = NODE_METERED_AUTO;
+    up(&s, 1, 1.2);
+    until(kit_status(&s.k[1], "homes.metered.now") == 1);
+    assert_int_equal(kit_status(&s.k[1], "homes.background"), 0);
+    costly = false;
     kit_end(&s.k[1]);
     kit_end(&s.k[0]);
     demo_server_stop(s.origin);

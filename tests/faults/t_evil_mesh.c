@@ -40,8 +40,9 @@ struct origin {
 };
 
 static int origin_get(void *ctx, uint64_t id, struct object_key k, uint32_t first, uint32_t n,
-                      enum fetch_prio prio)
+                      enum fetch_prio prio, bool sure)
 {
+    (void)sure;
     struct origin *o = ctx;
     (void)prio;
     for (uint32_t i = first; i < first + n; i++) {

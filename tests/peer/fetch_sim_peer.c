@@ -100,8 +100,9 @@ static void op_banned(void *ctx, uint32_t slot, uint64_t ns, const char *why)
 }
 
 static int op_origin_get(void *ctx, uint64_t id, struct object_key k, uint32_t first, uint32_t n,
-                         enum fetch_prio prio)
+                         enum fetch_prio prio, bool sure)
 {
+    (void)sure;
     struct sim *s = ctx;
     assert_true(s->n_oq < 4096);
     struct sim_get *q = &s->oq[s->n_oq++];

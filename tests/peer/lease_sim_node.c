@@ -96,8 +96,9 @@ static void origin_came(struct lease_sim *s, const struct ls_event *e)
 }
 
 static int op_origin_get(void *ctx, uint64_t id, struct object_key k, uint32_t first, uint32_t n,
-                         enum fetch_prio prio)
+                         enum fetch_prio prio, bool sure)
 {
+    (void)sure;
     struct call *c = ctx;
     struct ls_node *x = &c->s->node[c->me];
     assert_true(x->n_range < LS_WAIT);

@@ -156,7 +156,7 @@ static int collect(struct up *u, uint32_t id, unsigned mode, uint32_t n, uint8_t
         u->parts = u->fails = 0;
         memset(u->part, 0, sizeof u->part);
         pthread_mutex_unlock(&u->mu);
-        if (store_origin_get(u->to, 7, store_key(u->to, id), 0, n, STORE_DEMAND)) {
+        if (store_origin_get(u->to, 7, store_key(u->to, id), 0, n, STORE_DEMAND, false)) {
             return ERR_OFFLINE;
         }
         pthread_mutex_lock(&u->mu);

@@ -1,153 +1,17 @@
 /* SPDX-License-Identifier: MIT
  * t_store_nginx.c: the same store against a real server: nginx, started as a child with a
  * configuration of its own in the test's folder. */
-#include "tests/store/util.h"
+#include "tests/store/nginx_rig.h"
 
-#include "proto/base/clock.h"
-
-#include <arpa/inet.h>
-#include <fcntl.h>
-#include <netinet/in.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-static const char CONF[] =
-    "%s" /* user root; when that is who runs the tests */
-    "daemon off;\n"
-    "pid %s/pid;\n"
-    "error_log %s/error.log;\n"
-    "worker_processes 1;\n"
-    "events { worker_connections 256; }\n"
-    "http {\n"
-    "  log_format bytes '$request_uri $status $body_bytes_sent';\n"
-    "  access_log %s/access.log bytes;\n"
-    "  client_body_temp_path %s/t1; proxy_temp_path %s/t2;\n"
-    "  fastcgi_temp_path %s/t3; uwsgi_temp_path %s/t4; scgi_temp_path %s/t5;\n"
-    "  server {\n"
-    "    listen 127.0.0.1:%d;\n"
-    "    location /m/ { alias " DEMO_MODEL "/; }\n"
-    "    location /slow/ { alias " DEMO_MODEL "/; limit_rate 4m; }\n"
-    "    location /moved/ { rewrite ^/moved/(.*)$ /m/$1 redirect; }\n"
-    "    location /busy/ { return 503; }\n"
-    "    location /plain/ { alias " DEMO_MODEL "/; max_ranges 0; }\n"
-    "  }\n"
-    "}\n";
-
-struct nginx {
-    char *dir;
-    pid_t pid;
-    int port;
-};
-
-/* SHOAL_NGINX names one that is not installed (bootstrap unpacks it, so that no service starts). */
-static const char *find_nginx(void)
-{
-    const char *named = getenv("SHOAL_NGINX");
-    if (named && *named) {
-        return named;
-    }
-    static const char *const at[] = {"/usr/sbin/nginx", "/usr/local/sbin/nginx", "/usr/bin/nginx",
-                                     "/opt/homebrew/bin/nginx", "/usr/local/bin/nginx"};
-    for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
-        if (access(at[i], X_OK) == 0) {
-            return at[i];
-        }
-    }
-    return NULL;
-}
-
-static int connects(int port)
-{
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    struct sockaddr_in a = {.sin_family = AF_INET,
-                            .sin_port = htons((uint16_t)port),
-                            .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    int ok = connect(fd, (struct sockaddr *)&a, sizeof a) == 0;
-    close(fd);
-    return ok;
-}
-
-static int free_port(void)
-{
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t n = sizeof a;
-    int port = 0;
-    if (bind(fd, (struct sockaddr *)&a, sizeof a) == 0 &&
-        getsockname(fd, (struct sockaddr *)&a, &n) == 0) {
-        port = ntohs(a.sin_port);
-    }
-    close(fd);
-    return port;
-}
-
-static int nginx_start(struct nginx *g)
-{
-    const char *exe = find_nginx();
-    g->dir = util_tmpdir();
-    for (int tries = 0; tries < 5; tries++) { /* somebody else may take the port in between */
-        g->port = free_port();
-        char *conf = util_path("%s/nginx.conf", g->dir);
-        FILE *f = fopen(conf, "w");
-        const char *d = g->dir;
-        fprintf(f, CONF, geteuid() == 0 ? "user root;\n" : "", d, d, d, d, d, d, d, d, g->port);
-        fclose(f);
-        fflush(NULL);
-        g->pid = fork();
-        if (g->pid == 0) {
-            int null = open("/dev/null", O_RDWR);
-            dup2(null, 2);
-            execl(exe, "nginx", "-p", g->dir, "-c", conf, (char *)NULL);
-            _exit(127);
-        }
-        free(conf);
-        uint64_t end = clock_ns() + 5000000000u;
-        int status;
-        while (clock_ns() < end && waitpid(g->pid, &status, WNOHANG) == 0) {
-            if (connects(g->port)) {
-                return 1;
-            }
-            usleep(5000);
-        }
-        kill(g->pid, SIGKILL);
-        waitpid(g->pid, &status, 0);
-    }
-    return 0;
-}
-
-static void nginx_stop(struct nginx *g)
-{
-    kill(g->pid, SIGQUIT); /* finishes its requests and writes its log */
-    int status;
-    waitpid(g->pid, &status, 0);
-}
-
-/* Sum of the body bytes of all shard requests answered with 206, from the server's own log. */
-static uint64_t logged(struct nginx *g, const char *prefix, uint64_t *requests)
-{
-    char *p = util_path("%s/access.log", g->dir), line[1024], uri[800];
-    FILE *f = fopen(p, "r");
-    uint64_t sum = 0;
-    int status;
-    unsigned long long n;
-    *requests = 0;
-    while (f && fgets(line, sizeof line, f)) {
-        if (sscanf(line, "%799s %d %llu", uri, &status, &n) == 3 && strstr(uri, prefix) == uri) {
-            ++*requests;
-            sum += status == 206 ? n : 0;
-        }
-    }
-    if (f) {
-        fclose(f);
-    }
-    free(p);
-    return sum;
-}
+static const char LOCATIONS[] = "    location /m/ { alias " DEMO_MODEL "/; }\n"
+                                "    location /slow/ { alias " DEMO_MODEL "/; limit_rate 4m; }\n"
+                                "    location /moved/ { rewrite ^/moved/(.*)$ /m/$1 redirect; }\n"
+                                "    location /busy/ { return 503; }\n"
+                                "    location /plain/ { alias " DEMO_MODEL "/; max_ranges 0; }\n";
 
 static void fetch_all(struct store *st)
 {
@@ -174,12 +38,12 @@ static void fetch_all(struct store *st)
 
 static void t_nginx(void **s)
 {
-    if (!find_nginx()) {
+    if (!nginx_find()) {
         print_message("SKIPPED: there is no nginx on this machine; install it to run this test\n");
         skip();
     }
     struct nginx g;
-    if (!nginx_start(&g)) {
+    if (!nginx_start(&g, LOCATIONS)) {
         fail_msg("nginx does not start; see %s/error.log", g.dir);
     }
     char *tmp = util_tmpdir(), *cache = util_path("%s/c", tmp);
@@ -237,7 +101,7 @@ static void t_nginx(void **s)
     assert_non_null(strstr(e.msg, "ranges"));
     free(plain);
     nginx_stop(&g);
-    uint64_t requests, sent = logged(&g, "/m/", &requests);
+    uint64_t requests, sent = nginx_logged(&g, "/m/", &requests, NULL);
     print_message("nginx sent %llu bytes in %llu requests for twice %llu bytes of objects\n",
                   (unsigned long long)sent, (unsigned long long)requests,
                   (unsigned long long)total);

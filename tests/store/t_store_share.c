@@ -323,12 +323,12 @@ static void t_origin_get(void **state)
     uint32_t n = storage_chunks(size);
     assert_true(n >= 2 && store_has_origin(st));
     struct object_key k = store_key(st, id);
-    assert_int_not_equal(store_origin_get(st, 7, k, n, 1, STORE_DEMAND), 0);
-    assert_int_not_equal(store_origin_get(st, 7, k, 0, n + 1, STORE_DEMAND), 0);
-    assert_int_not_equal(store_origin_get(st, 7, k, 0, 0, STORE_DEMAND), 0);
-    assert_int_equal(store_origin_get(st, 7, k, n - 1, 1, STORE_DEMAND), 0);
+    assert_int_not_equal(store_origin_get(st, 7, k, n, 1, STORE_DEMAND, false), 0);
+    assert_int_not_equal(store_origin_get(st, 7, k, 0, n + 1, STORE_DEMAND, false), 0);
+    assert_int_not_equal(store_origin_get(st, 7, k, 0, 0, STORE_DEMAND, false), 0);
+    assert_int_equal(store_origin_get(st, 7, k, n - 1, 1, STORE_DEMAND, false), 0);
     assert_true(up_wait(&p->up, &p->up.parts, 1));
-    assert_int_equal(store_origin_get(st, 7, k, 0, n - 1, STORE_PREFETCH), 0);
+    assert_int_equal(store_origin_get(st, 7, k, 0, n - 1, STORE_PREFETCH, false), 0);
     assert_true(up_wait(&p->up, &p->up.parts, n));
     for (uint32_t i = 0; i < n; i++) {
         uint8_t sha[SHA256_SIZE];
@@ -340,13 +340,13 @@ static void t_origin_get(void **state)
     }
     free(truth);
     for (uint64_t i = 100; i < 400; i++) { /* cancelled at any time */
-        assert_int_equal(store_origin_get(st, i, k, 0, n, STORE_BACKGROUND), 0);
+        assert_int_equal(store_origin_get(st, i, k, 0, n, STORE_BACKGROUND, false), 0);
         store_origin_cancel(st, i - i % 3);
     }
     for (uint64_t i = 100; i < 400; i++) {
         store_origin_cancel(st, i);
     }
-    assert_int_equal(store_origin_get(st, 1000, k, 0, n, STORE_DEMAND), 0); /* at close */
+    assert_int_equal(store_origin_get(st, 1000, k, 0, n, STORE_DEMAND, false), 0); /* at close */
     up_stop(&p->up);
 }
 

@@ -33,7 +33,7 @@ static struct storage_put *begin(struct rig *r, struct up *u, uint32_t id, bool 
     assert_int_equal(OPS->put_begin(r->st, k, model_object(r->m, id)->size, &put, &e), 0);
     if (own) {
         u->parts = 0;
-        assert_int_equal(store_origin_get(r->st, 7, k, 0, 1, STORE_DEMAND), 0);
+        assert_int_equal(store_origin_get(r->st, 7, k, 0, 1, STORE_DEMAND, false), 0);
         assert_true(up_wait(u, &u->parts, 1));
         assert_int_equal(
             OPS->put_chunk(r->st, put, 0, u->part[0], u->part_n[0], u->part_sha[0], &e), 0);
