@@ -387,6 +387,7 @@ static void t_unplugged(void **s)
     }
     assert_int_equal(origin_bytes(&r), 0);
     int open_somewhere = -1;
+    (void)open_somewhere; /* where there are no mounts */
     if (mounted) {
 #ifdef __linux__
         char *f = util_path("%s/config.json", in);
@@ -606,13 +607,19 @@ static void t_scrub(void **s)
     store_get_upkeep(r.st, &u);
     assert_int_equal(u.quarantine_bytes, o->size);
     assert_int_equal(util_count_files(u.quarantine, "expert", NULL), 1);
+    char *aside = strdup(u.quarantine);
     rig_close(&r);
-    /* where it stands survives, and so does what was set aside */
+    /* where it stands survives, and so does what was set aside, but for what is too old */
+    char *old = util_path("%s/1000000000-expert-1-2", aside);
+    close(open(old, O_WRONLY | O_CREAT, 0600));
     rig_open(&r);
     store_get_upkeep(r.st, &u);
     assert_int_equal(u.scrub_bad, 1);
     assert_int_equal(u.quarantine_files, 1);
+    assert_int_equal(access(old, F_OK), -1);
     rig_close(&r);
+    free(old);
+    free(aside);
     /* when there is no room it is the first to go */
     r.o.disk_budget = 1;
     rig_open(&r);
