@@ -350,8 +350,10 @@ int codec_check(const Shoal__Frame *f, uint32_t raw_n, struct err *e)
     case SHOAL__FRAME__KIND_ORIGIN_STATE:
         return f->origin_state->busy_ms <= WIRE_BUSY_MS_MAX ? 0 : bad(e, "OriginState", "busy_ms");
     case SHOAL__FRAME__KIND_LEASE_TAKE:
-        return check_objects("LeaseTake", f->lease_take->objects, f->lease_take->n_objects,
-                             WIRE_TAKE_MAX, e);
+        return f->lease_take->n_chunks && f->lease_take->n_chunks != f->lease_take->n_objects
+                   ? bad(e, "LeaseTake", "the number of chunk counts")
+                   : check_objects("LeaseTake", f->lease_take->objects, f->lease_take->n_objects,
+                                   WIRE_TAKE_MAX, e);
     case SHOAL__FRAME__KIND_PLACE:
         return f->place->budget <= WIRE_BUDGET_MAX && f->place->used <= WIRE_BUDGET_MAX
                    ? 0

@@ -147,8 +147,10 @@ struct fetch_ops {
                   size_t n, const uint8_t sha[SHA256_SIZE], enum basis b);
     /* Whoever waits for it here by lease is to be refused (FETCH_REFUSE_ORIGIN). */
     void (*lease_end)(void *ctx, struct object_key k, uint32_t retry_ms);
-    /* Tell a peer that this node fetches these itself; n is 1 .. WIRE_TAKE_MAX. */
-    void (*send_take)(void *ctx, uint32_t peer, const struct object_key *k, uint32_t n);
+    /* Tell a peer that this node fetches these itself and has so many chunks of each; n is 1 ..
+     * WIRE_TAKE_MAX. */
+    void (*send_take)(void *ctx, uint32_t peer, const struct object_key *k, const uint32_t *chunks,
+                      uint32_t n);
     /* A member says that the origin has asked to be left alone for so long. May be NULL. */
     void (*origin_busy)(void *ctx, uint64_t ms);
 };
@@ -284,8 +286,9 @@ void fetch_origin_busy(struct fetch *f, uint64_t ms);
 /* A peer asks for an object by lease, which this node does not hold. 0: yes (the caller then wants
  * it, unless it does already); else the reason to refuse with, and *retry_ms. */
 uint32_t fetch_on_ask(struct fetch *f, uint32_t peer, struct object_key k, uint32_t *retry_ms);
-/* A peer says that it fetches these itself. */
-void fetch_on_take(struct fetch *f, uint32_t peer, const struct object_key *k, uint32_t n);
+/* A peer says that it fetches these itself, and how many chunks of each it has (NULL: none). */
+void fetch_on_take(struct fetch *f, uint32_t peer, const struct object_key *k,
+                   const uint32_t *chunks, uint32_t n);
 
 /* ---- what a peer has, bans, numbers ---- */
 

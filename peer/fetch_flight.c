@@ -49,7 +49,7 @@ int flight_begin(struct fetch *f, struct flight *fl)
     fl->begun = true;
     fl->unasked = fl->left_chunks = fl->n;
     fl->left = fl->size;
-    fl->begun_at = fl->last_byte = f->now;
+    fl->begun_at = fl->patient_from = fl->last_byte = f->now;
     fl->say_at = f->now + FETCH_SAY_NS;
     f->look_at = u64_min(f->look_at, fl->say_at);
     link_cut(&fl->all);

@@ -131,6 +131,7 @@ int fetch_on_have_row(struct fetch *f, uint32_t peer, uint8_t kind, uint16_t lay
                      on);
         i = j;
     }
+    relay_have(f, f->peer[peer]);
     f->dirty = true;
     fetch_leave(f);
     return r;
@@ -144,6 +145,10 @@ int fetch_on_have(struct fetch *f, uint32_t peer, uint8_t kind, uint16_t layer, 
     }
     fetch_enter(f);
     int r = have_set(&f->peer[peer]->have, kind, layer, first, count, have);
+    if (have) {
+        relay_alive(f, f->peer[peer]);
+        relay_have(f, f->peer[peer]);
+    }
     f->dirty = true;
     fetch_leave(f);
     return r;

@@ -116,6 +116,8 @@ struct flight {
     uint32_t unasked, left_chunks;
     uint64_t left;
     uint64_t asked_at, begun_at, due; /* due: by FETCH_ORIGIN_SLACK */
+    uint64_t patient_from;            /* plan_patient */
+    bool stood_aside;                 /* a member got it while it was being fetched here */
     uint64_t last_byte, say_at;
     uint64_t no_source; /* since when nobody can give it, 0: somebody can */
     uint64_t retry_put;
@@ -210,6 +212,7 @@ struct source {
     uint32_t n_relays;                /* open Gets by lease; not in n_gets */
     uint64_t lease_byte;              /* the last byte of one */
     uint64_t window_at, window_bytes; /* a stretch in which it is held to a rate */
+    bool slow_once;                   /* so it was in the stretch before */
     /* the origin */
     struct rate rate;
     struct latency lat;
@@ -449,8 +452,10 @@ void relay_gets(struct fetch *f, struct flight *fl); /* HOW_LEASE: ask for what 
 void relay_asked(struct fetch *f, struct source *s);
 void relay_gave(struct fetch *f, struct source *s, uint64_t n);
 void relay_refused(struct fetch *f, struct get *g, uint32_t reason, uint32_t retry_ms);
-void relay_flow(struct fetch *f, uint64_t n); /* bytes of this node's own origin */
-void relay_timers(struct fetch *f);           /* leases that bring nothing, or too little */
+void relay_have(struct fetch *f, struct source *s);  /* it has more than before */
+void relay_alive(struct fetch *f, struct source *s); /* it gets objects again */
+void relay_flow(struct fetch *f, uint64_t n);        /* bytes of this node's own origin */
+void relay_timers(struct fetch *f);                  /* leases that bring nothing, or too little */
 void relay_peer_down(struct fetch *f, struct source *s); /* after its Gets are closed */
 void relay_say(struct fetch *f);                         /* what was taken, to all */
 /* The object leaves HOW_LEASE or HOW_SELF (it ends, or somebody else is chosen). */

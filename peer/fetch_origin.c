@@ -90,7 +90,9 @@ static bool covered(struct fetch *f, struct flight *fl, double latency, double r
 
 bool plan_patient(struct fetch *f, const struct flight *fl)
 {
-    uint64_t until = fl->begun_at + FETCH_LEASE_PATIENCE_NS;
+    /* At a reunion a member is asked for much at once. */
+    uint64_t until =
+        fl->patient_from + (fl->stood_aside ? FETCH_LEASE_NS : FETCH_LEASE_PATIENCE_NS);
     if (!f->o.leases || f->now >= until || fl->conflict) {
         return false;
     }

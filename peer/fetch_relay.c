@@ -164,11 +164,20 @@ bool relay_foreign(const struct fetch *f, const struct flight *fl)
 
 /* ---- saying that this node fetches it ---- */
 
+static uint32_t chunks_here(const struct flight *fl)
+{
+    return fl && fl->begun ? fl->n - fl->left_chunks : 0;
+}
+
 void relay_say(struct fetch *f)
 {
+    uint32_t chunks[WIRE_TAKE_MAX];
+    for (uint32_t i = 0; i < f->n_take; i++) {
+        chunks[i] = chunks_here(fetch_find(f, f->take[i]));
+    }
     for (uint32_t i = 0; i < f->slots && f->n_take; i++) {
         if (f->peer[i] && f->peer[i]->leases) {
-            f->o.ops.send_take(f->o.ops.ctx, i, f->take, f->n_take);
+            f->o.ops.send_take(f->o.ops.ctx, i, f->take, chunks, f->n_take);
         }
     }
     f->n_take = 0;
@@ -188,17 +197,18 @@ static void take(struct fetch *f, struct flight *fl)
 static void say_all(struct fetch *f, uint32_t peer)
 {
     struct object_key k[WIRE_TAKE_MAX];
-    uint32_t n = 0;
+    uint32_t chunks[WIRE_TAKE_MAX], n = 0;
     for (int p = FETCH_DEMAND; p >= FETCH_BACKGROUND; p--) {
         for (struct link *l = f->begun[p].next; l != &f->begun[p] && n < WIRE_TAKE_MAX;
              l = l->next) {
             if (flight_of(l)->how == HOW_SELF) {
+                chunks[n] = chunks_here(flight_of(l));
                 k[n++] = flight_of(l)->key;
             }
         }
     }
     if (n) {
-        f->o.ops.send_take(f->o.ops.ctx, peer, k, n);
+        f->o.ops.send_take(f->o.ops.ctx, peer, k, chunks, n);
     }
 }
 
@@ -299,6 +309,18 @@ void relay_asked(struct fetch *f, struct source *s)
     if (!s->n_relays) {
         s->window_at = f->now;
         s->window_bytes = 0;
+        s->slow_once = false;
+    }
+}
+
+/* A pause for silence ends before its time, but for who is silent again and again: that one may
+ * only say so. */
+void relay_alive(struct fetch *f, struct source *s)
+{
+    struct record *r = s->rec;
+    if (r->lease_pause > f->now && r->lease_paused == FETCH_LEASE_PAUSE_NS) {
+        r->lease_pause = f->now;
+        f->dirty = true;
     }
 }
 
@@ -373,14 +395,20 @@ static bool slow(const struct fetch *f, const struct source *s)
            (got > said ? got : said) * FETCH_LEASE_SLOW * busy < plan_origin_rate(f);
 }
 
+/* One that stood still in the middle of a stretch is not slow, nor is one that gives nothing at all
+ * (that is silence): slow is who gives too little in this one and a shorter one behind it. */
 static void sources(struct fetch *f)
 {
     for (uint32_t i = 0; i < f->slots; i++) {
         struct source *s = f->peer[i];
-        if (!s || !s->n_relays || f->now - s->window_at < FETCH_LEASE_NS) {
+        if (!s || !s->n_relays ||
+            f->now - s->window_at < (s->slow_once ? FETCH_LEASE_NS / 2 : FETCH_LEASE_NS)) {
             continue;
         }
-        if (s->window_at > f->stood_still && slow(f, s)) {
+        bool is = s->window_bytes && s->window_at > f->stood_still && slow(f, s);
+        bool again = is && s->slow_once;
+        s->slow_once = is && !again;
+        if (again) {
             s->rec->lease_pause = f->now + FETCH_LEASE_SLOW_NS;
             fetch_log(f, "peer %s: what it fetches from the origin for this node comes too slowly",
                       s->rec->name);
@@ -484,12 +512,16 @@ void fetch_on_origin_state(struct fetch *f, uint32_t peer, bool works, uint64_t 
     if (!s->leases) {
         s->leases = true;
         order_seed(&s->seed, f->o.root, s->rec->id);
+        relay_alive(f, s);
         say_all(f, peer);
     }
     f->dirty |= s->works != works;
     s->works = works;
     s->flow = bytes_s;
     s->flow_at = f->now;
+    if (bytes_s) {
+        relay_alive(f, s);
+    }
     /* One that cries wolf stops the others for half of the time at most. */
     if (busy_ms && f->now >= s->busy_next) {
         busy_ms = busy_ms < WIRE_BUSY_MS_MAX ? busy_ms : WIRE_BUSY_MS_MAX;
@@ -541,19 +573,61 @@ uint32_t fetch_on_ask(struct fetch *f, uint32_t peer, struct object_key k, uint3
     return no;
 }
 
-void fetch_on_take(struct fetch *f, uint32_t peer, const struct object_key *k, uint32_t n)
+/* The last chunk is as good as there, if any is coming. */
+static bool worth_stopping(const struct fetch *f, const struct flight *fl)
+{
+    return !fl->conflict && (fl->left_chunks > 1 || !flow(f));
+}
+
+/* What a member has is not fetched to its end: two halves of the house have met again. Once for an
+ * object; if nothing comes of it the origin is asked when patience ends. */
+void relay_have(struct fetch *f, struct source *s)
+{
+    if (!f->o.leases || !s->leases) {
+        return;
+    }
+    for (int p = FETCH_DEMAND; p >= FETCH_BACKGROUND; p--) {
+        for (struct link *l = f->begun[p].next; l != &f->begun[p]; l = l->next) {
+            struct flight *fl = flight_of(l);
+            if (fl->how == HOW_SELF && !fl->stood_aside && !fl->own && worth_stopping(f, fl) &&
+                have_test(&s->have, fl->key) && plan_candidate(f, fl, s)) {
+                relay_leave(f, fl);
+                fl->stood_aside = true;
+                fl->origin_wanted = false;
+                fl->patient_from = f->now;
+            }
+        }
+    }
+}
+
+/* Two fetch the same: who has less of it stops; of equals who did not say so, for the other one has
+ * reasons. */
+static bool keeps_on(const struct flight *fl, uint32_t theirs)
+{
+    return fl->how == HOW_SELF && chunks_here(fl) > theirs;
+}
+
+void fetch_on_take(struct fetch *f, uint32_t peer, const struct object_key *k,
+                   const uint32_t *chunks, uint32_t n)
 {
     struct source *s = fetch_peer(f, peer);
     if (!s || !s->leases || !f->o.leases) {
         return;
     }
     fetch_enter(f);
+    relay_alive(f, s);
     for (uint32_t i = 0; i < n; i++) {
         struct flight *fl = fetch_find(f, k[i]);
+        if (fl && !fl->conflict && keeps_on(fl, chunks ? chunks[i] : 0)) {
+            take(f, fl); /* so that the other one stops */
+            continue;
+        }
         taken_set(f, k[i], s);
-        /* The last chunk is as good as there. */
-        if (fl && fl->how != HOW_OPEN && fl->via != s && !fl->conflict && fl->left_chunks > 1 &&
-            able(f, fl, s)) {
+        struct fmember *m = fl ? member_of(fl, s) : NULL;
+        if (m && s->rec->lease_pause <= f->now) {
+            m->no_lease = false; /* it is at it again */
+        }
+        if (fl && fl->how != HOW_OPEN && fl->via != s && worth_stopping(f, fl) && able(f, fl, s)) {
             relay_leave(f, fl);
         }
     }

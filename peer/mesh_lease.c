@@ -25,7 +25,8 @@ static void op_lease_end(void *ctx, struct object_key k, uint32_t retry_ms)
     }
 }
 
-static void op_take(void *ctx, uint32_t peer, const struct object_key *k, uint32_t n)
+static void op_take(void *ctx, uint32_t peer, const struct object_key *k, const uint32_t *chunks,
+                    uint32_t n)
 {
     struct mesh *m = ctx;
     Shoal__ObjectId o[WIRE_TAKE_MAX], *list[WIRE_TAKE_MAX];
@@ -40,6 +41,8 @@ static void op_take(void *ctx, uint32_t peer, const struct object_key *k, uint32
     }
     x.n_objects = n;
     x.objects = list;
+    x.n_chunks = n;
+    x.chunks = (uint32_t *)(uintptr_t)chunks;
     f.kind_case = SHOAL__FRAME__KIND_LEASE_TAKE;
     f.lease_take = &x;
     for (struct plink *l = m->links; l; l = l->next) {
@@ -102,7 +105,7 @@ void mesh_on_lease_take(struct plink *l, const Shoal__LeaseTake *t)
         k[n++] = (struct object_key){(uint8_t)o->kind, (uint16_t)o->layer, o->index};
     }
     if (l->slot != LINK_NO_SLOT && l->leases) {
-        fetch_on_take(l->m->fetch, l->slot, k, n);
+        fetch_on_take(l->m->fetch, l->slot, k, t->n_chunks == t->n_objects ? t->chunks : NULL, n);
     }
 }
 

@@ -142,7 +142,8 @@ static void on_end(void *ctx, struct object_key k, uint32_t retry_ms)
 {
 }
 
-static void on_take(void *ctx, uint32_t peer, const struct object_key *k, uint32_t n)
+static void on_take(void *ctx, uint32_t peer, const struct object_key *k, const uint32_t *chunks,
+                    uint32_t n)
 {
     if (n < 1 || n > WIRE_TAKE_MAX) {
         abort();
@@ -159,7 +160,8 @@ static void lease_step(struct world *w, const uint8_t *d)
         fetch_on_ask(w->f, slot, k[0], &retry);
         break;
     case 1:
-        fetch_on_take(w->f, slot, k, 1 + d[4] % 2);
+        fetch_on_take(w->f, slot, k, d[5] % 2 ? (const uint32_t[2]){d[6] % 4, d[7]} : NULL,
+                      1 + d[4] % 2);
         break;
     default:
         fetch_on_origin_state(w->f, slot, d[4] & 1, d[5] > 240 ? d[6] * 1000u : 0, d[7]);

@@ -112,49 +112,9 @@ uint32_t sim_rand(struct sim *s, uint32_t below)
 
 /* ---- events ---- */
 
-static bool before(const struct sim_event *a, const struct sim_event *b)
-{
-    return a->t < b->t || (a->t == b->t && a->seq < b->seq);
-}
-
 void sim_push(struct sim *s, struct sim_event e)
 {
-    if (s->n_heap == s->cap_heap) {
-        s->cap_heap = s->cap_heap ? s->cap_heap * 2 : 256;
-        s->heap = realloc(s->heap, s->cap_heap * sizeof *s->heap);
-        assert_non_null(s->heap);
-    }
-    e.seq = s->seq++;
-    uint32_t i = s->n_heap++;
-    while (i && before(&e, &s->heap[(i - 1) / 2])) {
-        s->heap[i] = s->heap[(i - 1) / 2];
-        i = (i - 1) / 2;
-    }
-    s->heap[i] = e;
-}
-
-static struct sim_event pop(struct sim *s)
-{
-    struct sim_event top = s->heap[0], e = s->heap[--s->n_heap];
-    uint32_t i = 0;
-    for (;;) {
-        uint32_t c = 2 * i + 1;
-        if (c >= s->n_heap) {
-            break;
-        }
-        if (c + 1 < s->n_heap && before(&s->heap[c + 1], &s->heap[c])) {
-            c++;
-        }
-        if (!before(&s->heap[c], &e)) {
-            break;
-        }
-        s->heap[i] = s->heap[c];
-        i = c;
-    }
-    if (s->n_heap) {
-        s->heap[i] = e;
-    }
-    return top;
+    event_push(&s->heap, &e);
 }
 
 /* ---- storage ---- */
@@ -244,7 +204,7 @@ static int st_end(void *ctx, struct storage_put *h, int code, enum basis b, cons
 static bool step(struct sim *s, uint64_t until)
 {
     uint64_t d = fetch_deadline(s->f);
-    uint64_t t = s->n_heap ? s->heap[0].t : FETCH_NEVER;
+    uint64_t t = event_next(&s->heap);
     if (u64_min(d, t) > until) {
         s->now = u64_max(s->now, until);
         return false;
@@ -257,7 +217,8 @@ static bool step(struct sim *s, uint64_t until)
             fail_msg("the timer stands still at %g s", (double)s->now / 1e9);
         }
     } else {
-        struct sim_event e = pop(s);
+        struct sim_event e;
+        event_pop(&s->heap, &e);
         s->now = u64_max(s->now, e.t);
         sim_handle(s, &e);
     }
@@ -334,6 +295,7 @@ void sim_init(struct sim *s, uint32_t seed, struct fetch_opts *o)
     make_pool();
     memset(s, 0, sizeof *s);
     s->rng = seed * 2654435761u + 1;
+    s->heap.size = sizeof(struct sim_event);
     s->now = 1000 * FETCH_S;
     s->size = SIM_SIZE;
     s->known = calloc(SIM_OBJECTS, 1);
@@ -364,8 +326,7 @@ void sim_free(struct sim *s)
     assert_int_equal(s->pending, 0);
     assert_int_equal(s->live_puts, 0);
     free(s->known);
-    free(s->heap);
-    s->heap = NULL;
+    event_free(&s->heap);
 }
 
 void sim_stats(struct sim *s, uint32_t p, struct fetch_peer_stats *o)

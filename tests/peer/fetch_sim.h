@@ -6,6 +6,7 @@
 #define SHOAL_TESTS_FETCH_SIM_H
 
 #include "peer/fetch_int.h"
+#include "tests/peer/event_heap.h"
 
 #define SIM_PEERS 16
 #define SIM_OBJECTS 4096
@@ -84,10 +85,9 @@ struct sim_done {
 
 struct sim {
     struct fetch *f;
-    uint64_t now, seq, events;
+    uint64_t now, events;
     uint32_t rng;
-    struct sim_event *heap;
-    uint32_t n_heap, cap_heap;
+    struct event_heap heap;
     struct sim_peer peer[SIM_PEERS];
     uint32_t n_peers;
     /* the origin: one link, one range after the other */

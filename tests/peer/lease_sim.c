@@ -20,49 +20,21 @@ uint32_t ls_rand(struct lease_sim *s, uint32_t below)
 
 /* ---- events ---- */
 
-static bool before(const struct ls_event *a, const struct ls_event *b)
-{
-    return a->t < b->t || (a->t == b->t && a->seq < b->seq);
-}
-
 void ls_push(struct lease_sim *s, struct ls_event e)
 {
-    if (s->n_heap == s->cap_heap) {
-        s->cap_heap = s->cap_heap ? s->cap_heap * 2 : 1024;
-        s->heap = realloc(s->heap, s->cap_heap * sizeof *s->heap);
-        assert_non_null(s->heap);
-    }
-    e.seq = s->seq++;
-    uint32_t i = s->n_heap++;
-    while (i && before(&e, &s->heap[(i - 1) / 2])) {
-        s->heap[i] = s->heap[(i - 1) / 2];
-        i = (i - 1) / 2;
-    }
-    s->heap[i] = e;
+    event_push(&s->heap, &e);
 }
 
-static struct ls_event pop(struct lease_sim *s)
+static bool unplugged(const struct ls_node *n)
 {
-    struct ls_event top = s->heap[0], e = s->heap[--s->n_heap];
-    uint32_t i = 0;
-    for (;;) {
-        uint32_t c = 2 * i + 1;
-        if (c >= s->n_heap) {
-            break;
-        }
-        if (c + 1 < s->n_heap && before(&s->heap[c + 1], &s->heap[c])) {
-            c++;
-        }
-        if (!before(&s->heap[c], &e)) {
-            break;
-        }
-        s->heap[i] = s->heap[c];
-        i = c;
-    }
-    if (s->n_heap) {
-        s->heap[i] = e;
-    }
-    return top;
+    return n->fate == LS_CUT || n->fate == LS_APART;
+}
+
+void ls_hold(struct lease_sim *s, struct ls_event e)
+{
+    s->held = realloc(s->held, (s->n_held + 1) * sizeof *s->held);
+    assert_non_null(s->held);
+    s->held[s->n_held++] = e;
 }
 
 /* A message: in order on each link, bulk bytes one after the other out of a node. */
@@ -70,7 +42,7 @@ void ls_send(struct lease_sim *s, uint32_t from, uint32_t to, struct ls_event e,
 {
     struct ls_node *a = &s->node[from], *b = &s->node[to];
     uint64_t at = s->now;
-    if (a->fate == LS_CUT || b->fate == LS_CUT || a->fate == LS_DEAD || b->fate == LS_DEAD) {
+    if (a->fate == LS_DEAD || b->fate == LS_DEAD) {
         return;
     }
     if (bulk) {
@@ -84,7 +56,11 @@ void ls_send(struct lease_sim *s, uint32_t from, uint32_t to, struct ls_event e,
     e.to = to;
     e.gen = b->gen;
     e.link = b->link_gen[from];
-    ls_push(s, e);
+    if (unplugged(a) || unplugged(b)) { /* it waits in the sender's socket */
+        ls_hold(s, e);
+    } else {
+        ls_push(s, e);
+    }
 }
 
 /* ---- running ---- */
@@ -135,7 +111,7 @@ static bool step(struct lease_sim *s, uint64_t until)
             who = i;
         }
     }
-    uint64_t t = s->n_heap ? s->heap[0].t : FETCH_NEVER;
+    uint64_t t = event_next(&s->heap);
     if (u64_min(at, t) > until) {
         s->now = u64_max(s->now, until);
         return false;
@@ -147,7 +123,8 @@ static bool step(struct lease_sim *s, uint64_t until)
             fail_msg("node %u: the timer stands still", who);
         }
     } else {
-        struct ls_event e = pop(s);
+        struct ls_event e;
+        event_pop(&s->heap, &e);
         s->now = u64_max(s->now, e.t);
         ls_handle(s, &e);
     }
@@ -231,23 +208,53 @@ void ls_stop(struct lease_sim *s, uint32_t node, bool stop)
     n->n_parked = 0;
 }
 
-void ls_cut(struct lease_sim *s, uint32_t node, bool cut)
+static void unplug(struct lease_sim *s, uint32_t node, enum ls_fate how)
 {
     struct ls_node *n = &s->node[node];
-    n->fate = cut ? LS_CUT : LS_FINE;
-    if (cut) {
-        n->origin_busy = false;
-        n->origin_no++;
-        for (uint32_t i = 0; i < s->n_nodes; i++) { /* each side finds out by itself */
-            struct ls_event e = {.kind = EV_LINK_DOWN, .t = s->now + LOSS_NS};
+    n->fate = how;
+    s->unplugged++;
+    for (uint32_t i = 0; i < s->n_nodes; i++) { /* each side finds out by itself */
+        if (i != node) {
+            struct ls_event e = {.kind = EV_LINK_DOWN, .t = s->now + LOSS_NS, .a = s->unplugged};
             e.from = node, e.to = i, e.gen = s->node[i].gen, e.link = s->node[i].link_gen[node];
             ls_push(s, e);
             e.from = i, e.to = node, e.gen = n->gen, e.link = n->link_gen[i];
             ls_push(s, e);
         }
-    } else {
-        ls_origin_next(s, node);
     }
+}
+
+void ls_cut(struct lease_sim *s, uint32_t node)
+{
+    unplug(s, node, LS_CUT); /* what comes from the origin waits, too: see ls_handle */
+}
+
+void ls_apart(struct lease_sim *s, uint32_t node)
+{
+    unplug(s, node, LS_APART);
+}
+
+void ls_heal(struct lease_sim *s, uint32_t node)
+{
+    struct ls_node *n = &s->node[node];
+    struct ls_event *held = s->held;
+    uint32_t n_held = s->n_held;
+    n->fate = LS_FINE;
+    s->unplugged++;
+    s->held = NULL;
+    s->n_held = 0;
+    for (uint32_t i = 0; i < n_held; i++) {
+        held[i].t = s->now + s->latency;
+        ls_push(s, held[i]);
+    }
+    free(held);
+    for (uint32_t i = 0; i < s->n_nodes; i++) {
+        n->in_at[i] = s->node[i].in_at[node] = s->now + s->latency;
+        if (i != node && !n->up[i]) {
+            ls_connect(s, node, i);
+        }
+    }
+    ls_origin_next(s, node);
 }
 
 void ls_connect(struct lease_sim *s, uint32_t a, uint32_t b)
@@ -304,6 +311,7 @@ void ls_init(struct lease_sim *s, uint32_t seed, uint32_t nodes, uint32_t object
 {
     memset(s, 0, sizeof *s);
     s->rng = seed * 2654435761u + 12345;
+    s->heap.size = sizeof(struct ls_event);
     s->now = 1000 * FETCH_S;
     s->n_nodes = nodes;
     s->n_objects = objects;
@@ -324,6 +332,6 @@ void ls_free(struct lease_sim *s)
         fetch_close(s->node[i].f);
         free(s->node[i].parked);
     }
-    free(s->heap);
-    s->heap = NULL;
+    free(s->held);
+    event_free(&s->heap);
 }

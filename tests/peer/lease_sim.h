@@ -7,13 +7,14 @@
 #define SHOAL_TESTS_LEASE_SIM_H
 
 #include "peer/fetch_int.h"
+#include "tests/peer/event_heap.h"
 
 #define LS_NODES 8
 #define LS_OBJECTS 64
 #define LS_WAIT 1024
 
 struct ls_event;
-enum ls_fate { LS_FINE, LS_DEAD, LS_STOPPED, LS_CUT };
+enum ls_fate { LS_FINE, LS_DEAD, LS_STOPPED, LS_CUT, LS_APART };
 
 struct ls_wait { /* a Get by lease whose chunks have not all come here */
     uint32_t from, chunk0, n, object;
@@ -56,9 +57,11 @@ struct ls_node {
 struct lease_sim {
     struct ls_node node[LS_NODES];
     uint32_t n_nodes, n_objects, chunks;
-    uint64_t size, now, seq, events;
-    struct ls_event *heap;
-    uint32_t n_heap, cap_heap;
+    uint64_t size, now, events;
+    struct event_heap heap;
+    struct ls_event *held; /* on the way to or from one that is cut off */
+    uint32_t n_held;
+    uint64_t unplugged; /* cuts and their ends so far */
     uint32_t rng;
     double link_rate;
     uint64_t latency;
@@ -82,7 +85,9 @@ void ls_until(struct lease_sim *s, uint64_t t);
 void ls_origin(struct lease_sim *s, uint32_t node, bool up);
 void ls_kill(struct lease_sim *s, uint32_t node);
 void ls_stop(struct lease_sim *s, uint32_t node, bool stop);
-void ls_cut(struct lease_sim *s, uint32_t node, bool cut);
+void ls_cut(struct lease_sim *s, uint32_t node);         /* its cable: members and origin */
+void ls_apart(struct lease_sim *s, uint32_t node);       /* from the members alone */
+void ls_heal(struct lease_sim *s, uint32_t node);        /* the end of either */
 uint32_t ls_first(struct lease_sim *s, uint32_t object); /* in the order */
 uint64_t ls_twice(const struct lease_sim *s);            /* chunks beyond one copy */
 uint64_t ls_missing(const struct lease_sim *s);          /* chunks that never came */

@@ -43,6 +43,8 @@ struct call { /* ctx of an engine: which one */
 void ls_push(struct lease_sim *s, struct ls_event e);
 void ls_send(struct lease_sim *s, uint32_t from, uint32_t to, struct ls_event e, uint64_t bulk);
 
+void ls_hold(struct lease_sim *s, struct ls_event e); /* until ls_heal */
+
 struct object_key ls_key(uint32_t object);
 void ls_handle(struct lease_sim *s, struct ls_event *e);
 void ls_state(struct lease_sim *s, uint32_t me, uint32_t to); /* OriginState */

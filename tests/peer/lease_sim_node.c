@@ -34,7 +34,8 @@ static void sum(uint32_t object, uint32_t chunk, uint8_t sha[SHA256_SIZE])
 void ls_origin_next(struct lease_sim *s, uint32_t me)
 {
     struct ls_node *n = &s->node[me];
-    if (n->origin_busy || !n->n_range || n->fate != LS_FINE || !n->origin_up) {
+    if (n->origin_busy || !n->n_range || (n->fate != LS_FINE && n->fate != LS_APART) ||
+        !n->origin_up) {
         return;
     }
     uint32_t best = 0, users = 0;
@@ -170,12 +171,13 @@ static void op_cancel(void *ctx, uint32_t peer, uint64_t id)
             (struct ls_event){.kind = EV_CANCEL, .id = id}, 0);
 }
 
-static void op_take(void *ctx, uint32_t peer, const struct object_key *k, uint32_t n)
+static void op_take(void *ctx, uint32_t peer, const struct object_key *k, const uint32_t *chunks,
+                    uint32_t n)
 {
     struct call *c = ctx;
     for (uint32_t i = 0; i < n; i++) {
         ls_send(c->s, c->me, peer_at(&c->s->node[c->me], peer),
-                (struct ls_event){.kind = EV_TAKE, .object = k[i].index}, 0);
+                (struct ls_event){.kind = EV_TAKE, .object = k[i].index, .n = chunks[i]}, 0);
     }
 }
 
@@ -481,7 +483,9 @@ static void message(struct lease_sim *s, uint32_t me, const struct ls_event *e)
     }
     switch (e->kind) {
     case EV_LINK_DOWN:
-        link_down(s, me, e->from);
+        if (!e->a || e->a == s->unplugged) { /* else the cable is in again */
+            link_down(s, me, e->from);
+        }
         break;
     case EV_GET:
         asked(s, me, e);
@@ -519,7 +523,7 @@ static void message(struct lease_sim *s, uint32_t me, const struct ls_event *e)
         fetch_on_origin_state(n->f, slot, e->flag, e->a, e->b);
         break;
     case EV_TAKE:
-        fetch_on_take(n->f, slot, &k, 1);
+        fetch_on_take(n->f, slot, &k, &e->n, 1);
         break;
     default:
         break;
@@ -538,7 +542,8 @@ void ls_handle(struct lease_sim *s, struct ls_event *e)
         n->parked[n->n_parked++] = *e;
         return;
     }
-    if (n->fate == LS_CUT && e->kind == EV_ORIGIN) {
+    if (n->fate == LS_CUT && e->kind == EV_ORIGIN) { /* the connection survives that */
+        ls_hold(s, *e);
         return;
     }
     if (e->kind < EV_MESSAGES) {

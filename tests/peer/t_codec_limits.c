@@ -274,7 +274,14 @@ static void t_leases(void **state)
     expect(&f, 0, true, "LeaseTake.objects");
     f.lease_take->n_objects = WIRE_TAKE_MAX + 1;
     expect(&f, 0, false, "LeaseTake.objects over");
+    uint32_t chunks[2] = {0, UINT32_MAX};
+    f.lease_take->n_objects = f.lease_take->n_chunks = 2;
+    f.lease_take->chunks = chunks;
+    expect(&f, 0, true, "LeaseTake.chunks");
     f.lease_take->n_objects = 1;
+    expect(&f, 0, false, "more chunk counts than objects");
+    f.lease_take->n_chunks = 0;
+    f.lease_take->chunks = NULL;
     o[0].index = WIRE_INDEX_MAX + 1;
     expect(&f, 0, false, "an object of LeaseTake");
     f = golden_made(golden_origin_state);
