@@ -170,7 +170,7 @@ static void say_upkeep(const json_t *s)
                json_is_true(json_object_get(u, "held")) ? "; it waits" : "");
     }
     if (number(q, "files") > 0) {
-        printf("set by   %.0f damaged files, %s, in %s\n", number(q, "files"),
+        printf("aside    %.0f damaged files, %s, in %s\n", number(q, "files"),
                cli_bytes((uint64_t)number(q, "bytes"), b), text(q, "folder"));
     }
 }

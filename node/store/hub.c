@@ -32,9 +32,11 @@ static bool word(const char *p, size_t n)
     return true;
 }
 
-/* Branches may have slashes ("refs/pr/1"); nothing that could leave the path. */
+/* Branches may have slashes ("refs/pr/1"); nothing that could leave the path. It is to fit as an
+ * address has it, too. */
 static bool revision_ok(const char *s)
 {
+    size_t escaped = 0;
     if (!*s || *s == '/' || *s == '.' || strstr(s, "..") || s[strlen(s) - 1] == '/') {
         return false;
     }
@@ -42,8 +44,9 @@ static bool revision_ok(const char *s)
         if (!word(s, 1) && *s != '/' && *s != '.' && *s != '-') {
             return false;
         }
+        escaped += *s == '/' ? 3 : 1;
     }
-    return true;
+    return escaped < HUB_PART_MAX;
 }
 
 static bool copy(char out[HUB_PART_MAX], const char *p, size_t n)
