@@ -162,7 +162,7 @@ static void t_adopt_up(void **state)
 static void flip(const char *path, off_t at)
 {
     int fd = open(path, O_RDWR);
-    char x;
+    char x = 0;
     assert_true(fd >= 0 && pread(fd, &x, 1, at) == 1);
     x ^= 4;
     assert_int_equal(pwrite(fd, &x, 1, at), 1);
