@@ -167,7 +167,7 @@ static void *collect_main(void *arg)
     return NULL;
 }
 
-static bool warming(struct homes *h)
+bool homes_warming(struct homes *h)
 {
     pthread_mutex_lock(&h->mu);
     bool on = h->warm;
@@ -188,13 +188,12 @@ static void plan(struct homes *h)
     struct place_in in = {
         model_root(store_model(h->st)), h->pm, h->n_m, h->obj, h->n_experts, HOMES_COPIES};
     if (!place_compute(&in, &p, NULL)) {
-        bool warm = warming(h);
         h->n_due = 0;
         h->n_open = 0;
         memset(h->coming, 0, sizeof h->coming);
         for (size_t i = 0; i < p.n_fresh; i++) {
-            h->n_open += p.fresh[i].level == 1;
-            if (warm && p.fresh[i].level == 1) {
+            if (p.fresh[i].level == 1) {
+                h->n_open++;
                 h->coming[p.fresh[i].member] += h->obj[p.fresh[i].object].size;
             }
             if (p.fresh[i].member == 0) {
@@ -335,7 +334,7 @@ static void one_round(struct homes *h)
     }
     homes_rank(h);
     homes_take_notes(h);
-    if (h->shoal || warming(h)) {
+    if (h->shoal || homes_warming(h)) {
         plan(h);
         work(h);
         homes_offer(h);
@@ -349,7 +348,7 @@ static void one_round(struct homes *h)
 static void next_ones(struct homes *h)
 {
     homes_take_notes(h);
-    if (h->shoal || warming(h)) {
+    if (h->shoal || homes_warming(h)) {
         work(h);
     }
 }

@@ -81,7 +81,7 @@ struct homes {
     size_t n_due;
     uint64_t planned_at, plan_cost, saved_at, power_at, told_budget, told_used, others_at;
     uint64_t reported_at, looked_at;
-    uint64_t coming[PLACE_MEMBERS_MAX]; /* bytes that warming brings to each, by the last plan */
+    uint64_t coming[PLACE_MEMBERS_MAX]; /* what warming would bring to each, by the last plan */
     size_t n_open;                      /* objects that nobody holds and somebody is to get */
     bool spine_too;                     /* there is room for all of it beside experts */
     bool metered;                       /* the network costs, by power.h or the user's word */
@@ -128,6 +128,7 @@ static inline unsigned homes_copies(const struct homes *h, uint32_t o)
 }
 
 /* ---- homes.c ---- */
+bool homes_warming(struct homes *h);
 /* Fetch object o to the disk; false: too many are under way, or it is, or it failed just now. */
 bool homes_want(struct homes *h, uint32_t o, int how, const struct key_id *of);
 

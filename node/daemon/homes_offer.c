@@ -31,10 +31,11 @@ static void keep(struct homes *h, uint32_t o, const struct key_id *to)
 static void on_offer(struct homes *h, const struct homes_note *x)
 {
     const struct homes_member *me = &h->m[0];
+    uint64_t coming = homes_warming(h) ? h->coming[0] : 0;
     if (homes_bit(me->held, x->o)) {
         keep(h, x->o, &x->from);
     } else if (h->may_background && homes_member(h, &x->from) &&
-               me->used + h->coming[0] + (uint64_t)(h->n_flying + 1) * h->expert <= me->budget) {
+               me->used + coming + (uint64_t)(h->n_flying + 1) * h->expert <= me->budget) {
         homes_want(h, x->o, HOMES_ACCEPTED, &x->from);
     }
 }
@@ -118,14 +119,15 @@ static bool offer(struct homes *h, uint32_t o, const struct homes_member *to, ui
 /* The best-scored one that makes copies and has room for one more than it was offered, beside what
  * warming brings to it: else whose disk is full first would move to others what they have to push
  * out, or cannot keep, a moment later. */
-static size_t taker(const struct homes *h, uint32_t o, const uint64_t *promised)
+static size_t taker(struct homes *h, uint32_t o, const uint64_t *promised)
 {
+    bool warm = homes_warming(h);
     size_t best = 0;
     uint64_t cost = 0;
     for (size_t i = 1; i < h->n_m; i++) {
         const struct homes_member *x = &h->m[i];
         if (!x->speaks || !x->may_background ||
-            x->used + h->coming[i] + promised[i] + h->obj[o].size > x->budget) {
+            x->used + (warm ? h->coming[i] : 0) + promised[i] + h->obj[o].size > x->budget) {
             continue;
         }
         uint64_t c =
