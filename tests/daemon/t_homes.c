@@ -12,7 +12,9 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
-#define ORIGIN_SLACK 1.02
+/* Each object is given to one member to fetch (counted), but a copy whose holder is slow is asked
+ * of the origin, too: on a machine at load 40 that was a fifth. */
+#define ORIGIN_SLACK 1.5
 #define ALL 3
 
 struct shoal {
@@ -105,6 +107,16 @@ static bool all_known(struct shoal *s)
     return true;
 }
 
+/* Objects that all members together were given to fetch from the origin. */
+static double warmed(struct shoal *s)
+{
+    double n = 0;
+    for (int i = 0; i < ALL; i++) {
+        n += kit_status(&s->k[i], "homes.warmed");
+    }
+    return n;
+}
+
 static void warm(struct shoal *s, int i)
 {
     struct err e = {0};
@@ -163,6 +175,9 @@ static void test_below(void **state)
     say(&s, "0.75 of the model");
     uint64_t gave = kit_origin_bytes(s.origin) - before;
     assert_true((double)gave <= ORIGIN_SLACK * (double)(s.spine + held(&s, 1)));
+    double objects = kit_count(&s.k[0]) - (double)((s.experts - held(&s, 1)) / s.one);
+    until(warmed(&s) >= objects); /* the report is a second old */
+    assert_true(warmed(&s) <= 1.1 * objects);
     assert_true(held(&s, 1) <= possible);
     assert_int_equal(held(&s, 2), 0);
     /* used: everything lasts, one at the expense of none */
@@ -203,7 +218,10 @@ static void as_simulated(struct shoal *s)
     print_message("moved %.0f bytes, simulated %.0f; from the origin %.0f, simulated %.0f\n", moved,
                   (double)r.moved, origin, (double)r.origin_bytes);
     assert_true(moved <= 1.5 * (double)r.moved);
-    assert_true(origin >= (double)r.origin_bytes && origin <= 1.02 * (double)r.origin_bytes);
+    assert_true(origin >= (double)r.origin_bytes &&
+                origin <= ORIGIN_SLACK * (double)r.origin_bytes);
+    until(warmed(s) >= kit_count(&s->k[0]));
+    assert_true(warmed(s) <= 1.1 * kit_count(&s->k[0]));
 }
 
 /* More than the model: second copies; then one leaves for good, and one comes. */
