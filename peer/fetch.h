@@ -70,8 +70,8 @@
 #define FETCH_OTHERS_MAX 256                     /* objects under way that others want */
 #define FETCH_OTHERS_LEASE_MAX 64                /* and of those by lease */
 /* Faults */
-#define FETCH_DEAD_MIN_NS (2 * FETCH_S)   /* no byte for eight hedge times, within these bounds: */
-#define FETCH_DEAD_MAX_NS (8 * FETCH_S)   /* its Gets are given up */
+#define FETCH_DEAD_MIN_NS (2 * FETCH_S) /* no byte for eight hedge times, within these bounds: */
+#define FETCH_DEAD_MAX_NS (8 * FETCH_S) /* its Gets are given up */
 /* What comes of a chunk counts as a byte only from this rate on (mean since the last whole chunk):
  * who lets bytes drip is as silent as who sends none. */
 #define FETCH_DRIP_BYTES_S 8192u

@@ -183,9 +183,9 @@ enum fetch_trust fetch_peer_trust(const struct fetch *f, uint32_t peer)
     }
     const struct record *r = f->peer[peer]->rec;
     uint64_t now = f->o.ops.now(f->o.ops.ctx);
-    return r->banned_until > now                                  ? FETCH_BANNED
+    return r->banned_until > now                                ? FETCH_BANNED
            : r->pause >= FETCH_DOUBT_NS && r->pause_until > now ? FETCH_DOUBTED
-                                                                  : FETCH_TRUSTED;
+                                                                : FETCH_TRUSTED;
 }
 
 uint32_t fetch_holders(const struct fetch *f, struct object_key k)

@@ -301,8 +301,8 @@ static void fill(struct mesh *m, struct mesh_place_peer *p, const struct key_id 
     const struct mesh_known *k = mesh_known_of(m, id, false);
     p->id = *id;
     memcpy(p->name, l ? l->name : k ? k->name : "", l || k ? sizeof p->name : 1);
-    enum fetch_trust trust = l && l->slot != LINK_NO_SLOT ? fetch_peer_trust(m->fetch, l->slot)
-                                                          : FETCH_TRUSTED;
+    enum fetch_trust trust =
+        l && l->slot != LINK_NO_SLOT ? fetch_peer_trust(m->fetch, l->slot) : FETCH_TRUSTED;
     p->connected = l && l->model_same && trust != FETCH_DOUBTED;
     if (p->connected && trust == FETCH_BANNED) { /* what it has is worth nothing */
         p->has_place = true;

@@ -264,9 +264,13 @@ static void chaos(void **state)
 int main(void)
 {
     const struct CMUnitTest t[] = {
-        cmocka_unit_test(vice_beside_good), cmocka_unit_test(vice_alone), cmocka_unit_test(slow_alone),
-        cmocka_unit_test(lost_peers),       cmocka_unit_test(liars),
-        cmocka_unit_test(bans_have_times),  cmocka_unit_test(chaos),
+        cmocka_unit_test(vice_beside_good),
+        cmocka_unit_test(vice_alone),
+        cmocka_unit_test(slow_alone),
+        cmocka_unit_test(lost_peers),
+        cmocka_unit_test(liars),
+        cmocka_unit_test(bans_have_times),
+        cmocka_unit_test(chaos),
     };
     if (getenv("FETCH_TEST")) {
         cmocka_set_test_filter(getenv("FETCH_TEST"));
