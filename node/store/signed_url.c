@@ -100,7 +100,8 @@ static int64_t date(const char *s)
     if (y < 1970 || mon < 1 || mon > 12 || d < 1 || d > 31 || h > 23 || min > 59 || sec > 60) {
         return 0;
     }
-    return days(y, mon, d) * 86400 + h * 3600 + min * 60 + sec;
+    int64_t at = days(y, mon, d) * 86400 + h * 3600 + min * 60 + sec;
+    return at >= EPOCH_LEAST && at < EPOCH_MOST ? at : 0;
 }
 
 static int64_t epoch(int64_t v)

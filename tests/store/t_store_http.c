@@ -547,6 +547,33 @@ static void t_rate(void **s)
     rig_end(&r);
 }
 
+/* A folder as origin obeys the caps, of all and of each connection; one read in place has none. */
+static void t_rate_folder(void **s)
+{
+    for (int conn = 0; conn < 2; conn++) {
+        struct rig r;
+        rig_start(&r);
+        r.o.model = DEMO_MODEL;
+        *(conn ? &r.o.rate_conn : &r.o.rate_limit) = 8 << 20;
+        rig_open(&r);
+        const struct model *m = store_model(r.st);
+        uint32_t id = model_spine_id(m, 0, MODEL_EMBED), id2 = model_spine_id(m, 0, MODEL_LM_HEAD);
+        uint64_t t0 = clock_ns();
+        get_right(&r, id);
+        get_right(&r, id2);
+        double t = (double)(clock_ns() - t0) * 1e-9;
+        uint64_t n = model_object(m, id)->size + model_object(m, id2)->size;
+        assert_true(t > (double)n / (8 << 20) * 0.75 - 0.1);
+        rig_close(&r);
+        r.o.cache_dir = NULL;
+        struct err e = {0};
+        assert_int_equal(store_open(&r.o, &r.st, &e), ERR_ARG);
+        assert_non_null(strstr(e.msg, "read in place"));
+        r.st = NULL;
+        rig_end(&r);
+    }
+}
+
 static void t_no_cache(void **s)
 {
     struct rig r;
@@ -603,8 +630,8 @@ int main(void)
         cmocka_unit_test(t_resume),         cmocka_unit_test(t_lie),
         cmocka_unit_test(t_redirects),      cmocka_unit_test(t_dead_for_all),
         cmocka_unit_test(t_deadline),       cmocka_unit_test(t_single_flight),
-        cmocka_unit_test(t_rate),           cmocka_unit_test(t_no_cache),
-        cmocka_unit_test(t_bad_address),
+        cmocka_unit_test(t_rate),           cmocka_unit_test(t_rate_folder),
+        cmocka_unit_test(t_no_cache),       cmocka_unit_test(t_bad_address),
     };
     return cmocka_run_group_tests_name("store_http", t, NULL, NULL);
 }
