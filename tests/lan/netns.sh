@@ -8,7 +8,8 @@
 #   lan_trap                      lan_down and no $LAN_DIR any more however the script ends, Ctrl-C included
 #   lan_up 3                      machines 1..3: network namespaces ${LAN}1.. joined by a user-space switch with
 #                                 TAP devices: eth0 with 10.77.0.I/24, fd77::I/64 and an IPv6 link-local address;
-#                                 no way out. LAN_MTU=1500
+#                                 no way out. LAN_MTU=1500. LAN_BRIDGE=1: joined by the kernel's bridge instead,
+#                                 for many machines: nothing can be shaped, cut, split or counted then
 #   lan_mdns 1 2 3                private dbus + avahi-daemon in each, on LAN_MDNS_IFS=eth0
 #   lan_mdns_stop 1               ends avahi-daemon on machine 1; lan_mdns_start 1 starts it again
 #   lan_run 1 CMD...              runs CMD on machine 1 (with its D-Bus)
@@ -90,29 +91,34 @@ lan_ll() {
     ip netns exec "$LAN$1" ip -6 -o addr show dev eth0 scope link | awk '{sub("/.*","",$4); print $4 "%eth0"; exit}'
 }
 
+# Machines as cables into a bridge that is in a namespace of its own.
+lan_bridge() {
+    local i
+    ip netns add "${LAN}b" && ip -n "${LAN}b" link add lan0 type bridge && ip -n "${LAN}b" link set lan0 up || return 1
+    for ((i = 1; i <= LAN_N; i++)); do
+        ip -n "$LAN$i" link add eth0 type veth peer name "m$i" netns "${LAN}b" &&
+            ip -n "${LAN}b" link set "m$i" master lan0 up || return 1
+    done
+}
+
 lan_up() {
-    local i nss=() k=0
+    local i nss=()
     LAN_N=$1
     [ ! -e "/run/netns/${LAN}1" ] || { echo "lan_up: ${LAN}1 exists already: lan_down first, or another LAN=" >&2; return 1; }
     mkdir -p "$LAN_DIR"
     echo "$LAN_N" >"$LAN_DIR/n"
     echo "$$ $LAN" >"$LAN_DIR/owner"
     [ -c /dev/net/tun ] || { mkdir -p /dev/net; mknod /dev/net/tun c 10 200; }
-    cc -O2 -o "$LAN_DIR/lanswitch" "$LAN_HERE/lanswitch.c" || return 1
     for ((i = 1; i <= LAN_N; i++)); do
         mkdir -p "$LAN_DIR/$i"
         ip netns add "$LAN$i" || return 1
         nss+=("/run/netns/$LAN$i")
     done
-    rm -f "$LAN_DIR/ctl"
-    mkfifo "$LAN_DIR/ctl"
-    "$LAN_DIR/lanswitch" "$LAN_DIR/ctl" "${nss[@]}" >"$LAN_DIR/switch.log" 2>&1 &
-    echo $! >"$LAN_DIR/switch.pid"
-    until grep -q ready "$LAN_DIR/switch.log"; do
-        k=$((k + 1))
-        [ $k -lt 100 ] || { cat "$LAN_DIR/switch.log" >&2; return 1; }
-        sleep .1
-    done
+    if [ -n "${LAN_BRIDGE:-}" ]; then
+        lan_bridge || return 1
+    else
+        lan_switch "${nss[@]}" || return 1
+    fi
     for ((i = 1; i <= LAN_N; i++)); do
         ip netns exec "$LAN$i" sysctl -qw net.ipv6.conf.all.accept_dad=0 net.ipv6.conf.default.accept_dad=0 \
             net.ipv6.conf.eth0.accept_dad=0 2>/dev/null
@@ -124,6 +130,20 @@ lan_up() {
         ip -n "$LAN$i" route add 224.0.0.0/4 dev eth0 2>/dev/null
     done
     sleep .2
+}
+
+lan_switch() { # NETNS...
+    local k=0
+    cc -O2 -o "$LAN_DIR/lanswitch" "$LAN_HERE/lanswitch.c" || return 1
+    rm -f "$LAN_DIR/ctl"
+    mkfifo "$LAN_DIR/ctl"
+    "$LAN_DIR/lanswitch" "$LAN_DIR/ctl" "$@" >"$LAN_DIR/switch.log" 2>&1 &
+    echo $! >"$LAN_DIR/switch.pid"
+    until grep -q ready "$LAN_DIR/switch.log"; do
+        k=$((k + 1))
+        [ $k -lt 100 ] || { cat "$LAN_DIR/switch.log" >&2; return 1; }
+        sleep .1
+    done
 }
 
 lan_ctl() {
@@ -344,6 +364,7 @@ lan_down() {
         done
         ip netns del "$LAN$i"
     done
+    [ ! -e "/run/netns/${LAN}b" ] || ip netns del "${LAN}b"
     i=$(cat "$LAN_DIR/switch.pid" 2>/dev/null) && [ "$(cat "/proc/$i/comm" 2>/dev/null)" = lanswitch ] && kill "$i"
     rm -f "$LAN_DIR/n" "$LAN_DIR/switch.pid"
     true
