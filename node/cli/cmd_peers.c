@@ -232,10 +232,13 @@ const struct command cmd_peers = {
         "One line for each member: state, address, rates, what it has. --why explains, for each\n"
         "network interface and each address, what was tried and what happened. `peers add` names\n"
         "a peer that Bonjour does not find (another subnet, a VPN, a network without multicast);\n"
-        "one of the two ends is enough. `peers unban` lifts the ban of a peer that sent bad "
-        "bytes.\n"
+        "one of the two ends is enough. A member that gave bad bytes is banned for a stated time,\n"
+        "and one that signed false digests is not believed any more; the list says why. When its\n"
+        "disk has been repaired, or the blame was wrong, `peers unban` asks and believes it "
+        "again.\n"
         "Without a running node the list says only who is a member, and --why fails.",
-    .examples = "  shoal peers\n  shoal peers --why\n  shoal peers add 10.0.0.7:4433\n",
+    .examples = "  shoal peers\n  shoal peers --why\n  shoal peers add 10.0.0.7:4433\n"
+                "  shoal peers unban 7k3m\n",
     .groups = groups,
     .n_groups = sizeof groups / sizeof *groups,
     .max_args = 2,

@@ -451,9 +451,10 @@ static int tables(struct homes *h)
     h->kept_until = calloc(n, sizeof *h->kept_until);
     h->released_until = calloc(n, sizeof *h->released_until);
     h->offered_at = calloc(n, sizeof *h->offered_at);
+    h->offered_to = calloc(n, sizeof *h->offered_to);
     h->not_before = calloc(n, sizeof *h->not_before);
     if (!h->m || !h->ranks || !h->flying || !h->accepted_of || !h->notes || !h->kept_until ||
-        !h->released_until || !h->offered_at || !h->not_before) {
+        !h->released_until || !h->offered_at || !h->offered_to || !h->not_before) {
         return ERR_NOMEM;
     }
     h->n_m = 1;
@@ -552,6 +553,7 @@ void homes_close(struct homes *h)
     free(h->kept_until);
     free(h->released_until);
     free(h->offered_at);
+    free(h->offered_to);
     free(h->not_before);
     free(h->due);
     json_decref(h->report);

@@ -77,6 +77,7 @@ struct homes {
     struct place_scores scores;
     uint8_t *ranks;                                                  /* [n_ids] */
     uint64_t *kept_until, *released_until, *offered_at, *not_before; /* [n_all], clock_ns */
+    uint64_t *offered_to; /* [n_all]: the first bytes of whose id; a Kept of others says nothing */
     struct place_new *due;
     size_t n_due;
     uint64_t planned_at, plan_cost, saved_at, power_at, told_budget, told_used, others_at;

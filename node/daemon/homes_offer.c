@@ -8,6 +8,7 @@
 #include "node/daemon/homes_int.h"
 
 #include "proto/base/clock.h"
+#include "proto/base/num.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -43,8 +44,9 @@ static void on_offer(struct homes *h, const struct homes_note *x)
 static void on_kept(struct homes *h, const struct homes_note *x)
 {
     const struct homes_member *by = homes_member(h, &x->from);
-    if (!by || !by->connected || !h->offered_at[x->o]) {
-        return;
+    if (!by || !by->connected || !h->offered_at[x->o] ||
+        h->offered_to[x->o] != num_get_le64(x->from.b)) {
+        return; /* it was asked of somebody else, or of nobody */
     }
     h->released_until[x->o] = clock_ns() + HOMES_RELEASE_MS * MS_NS;
     h->kept_until[x->o] = 0;
@@ -110,6 +112,7 @@ static bool offer(struct homes *h, uint32_t o, const struct homes_member *to, ui
         return false;
     }
     h->offered_at[o] = now;
+    h->offered_to[o] = num_get_le64(to->id.b);
     pthread_mutex_lock(&h->mu);
     h->c.offered++;
     pthread_mutex_unlock(&h->mu);

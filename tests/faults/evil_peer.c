@@ -98,8 +98,8 @@ int main(int argc, char **argv)
     struct holdings h = {0};
     struct err e = {0};
     char c, *end = NULL;
-    if (argc < 5 || argc > 6 || evil_by_word(argv[3]) == EVIL_COUNT) {
-        fprintf(stderr, "usage: evil_peer HOME MODEL-FOLDER VICE AFTER|armed [ARG]\n");
+    if (argc < 5 || argc > 7 || evil_by_word(argv[3]) == EVIL_COUNT) {
+        fprintf(stderr, "usage: evil_peer HOME MODEL-FOLDER VICE AFTER|armed [ARG [falsely]]\n");
         return 2;
     }
     if (!open_model(argv[2], &h, &e)) {
@@ -116,8 +116,11 @@ int main(int argc, char **argv)
     if (!o.armed) {
         o.after = (unsigned)strtoul(argv[4], &end, 10);
     }
-    if (argc == 6) {
+    if (argc >= 6) {
         o.arg = (int)strtol(argv[5], &end, 10);
+    }
+    if (argc == 7 && strcmp(argv[6], "falsely") == 0) {
+        o.signs = EVIL_SIGNS_FALSELY;
     }
     struct evil *v = evil_start(&o);
     printf("%d\n", evil_port(v));

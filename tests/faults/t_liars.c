@@ -217,7 +217,8 @@ static void test_first_signer(void **state)
     struct evil_opts o = {.vice = EVIL_LIES, .signs = EVIL_SIGNS_FALSELY};
     begin(&o, true);
     meet(&b, evil_port(ev.e));
-    until(word(&b, &ev.id, "objects") == kit_count(&b));
+    /* found out at once where something comes without being asked for (a full disk's offers) */
+    until(word(&b, &ev.id, "objects") == kit_count(&b) || word(&b, &ev.id, "void") == 1);
     assert_int_equal(try_all(&b), 0); /* two that contradict each other: the origin decides */
     honest_still(&b, &a);
     end();
