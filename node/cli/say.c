@@ -59,15 +59,14 @@ void say_peers(const json_t *peers)
         }
         double bad = number(f, "bad_chunks"), paused = number(f, "paused_s");
         if (banned <= 0 && bad > 0) {
-            printf("                gave %.0f bad chunk%s: %s\n", bad, bad > 1 ? "s" : "",
+            printf("                gave %.0f bad chunk%s: it %s\n", bad, bad > 1 ? "s" : "",
                    text(f, "last_fault"));
         } else if (banned <= 0 && paused > 0) {
             char d[CLI_NUM];
-            printf("                not asked for %s: %s\n", cli_duration(paused, d),
+            printf("                not asked for %s: it %s\n", cli_duration(paused, d),
                    text(f, "last_fault"));
-        } else if (banned <= 0 && number(f, "timeouts") > 0) {
-            printf("                %.0f times it did not give what it was asked for: %s\n",
-                   number(f, "timeouts"), text(f, "last_fault"));
+        } else if (banned <= 0 && text(f, "last_fault")[0]) {
+            printf("                its last fault: it %s\n", text(f, "last_fault"));
         }
         const json_t *word = json_object_get(p, "word");
         if (json_is_true(json_object_get(word, "void"))) {

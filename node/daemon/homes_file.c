@@ -37,21 +37,50 @@ static void path_of(const struct homes *h, char *out, size_t n)
     snprintf(out, n, "%s/shoal/homes-%.16s", h->n->home, hex);
 }
 
+bool homes_file_check(const uint8_t *p, size_t n, const uint8_t root[SHA256_SIZE], uint32_t experts,
+                      uint32_t all, uint32_t *members)
+{
+    uint8_t sum[SHA256_SIZE];
+    uint64_t one = 48 + all / 8 + 1;
+    if (n < HEAD + SHA256_SIZE || memcmp(p, MAGIC, 8) != 0 ||
+        memcmp(p + 8, root, SHA256_SIZE) != 0 || num_get_le32(p + 40) != experts ||
+        num_get_le32(p + 44) != all || num_get_le32(p + 48) > PLACE_MEMBERS_MAX) {
+        return false;
+    }
+    *members = num_get_le32(p + 48);
+    sha256(p, n - SHA256_SIZE, sum);
+    return n == HEAD + *members * one + SHA256_SIZE &&
+           memcmp(sum, p + n - SHA256_SIZE, SHA256_SIZE) == 0;
+}
+
+void homes_file_member(const uint8_t *p, uint32_t all, uint32_t i, struct homes_seen *out)
+{
+    p += HEAD + i * (48 + (size_t)all / 8 + 1);
+    out->id = p;
+    out->budget = num_get_le64(p + 32);
+    out->seen = (int64_t)(num_get_le64(p + 40) & INT64_MAX);
+    out->held = p + 48;
+}
+
 static void read_members(struct homes *h, const uint8_t *p, uint32_t n)
 {
     size_t bits = bits_of(h);
-    for (uint32_t i = 0; i < n && h->n_m < PLACE_MEMBERS_MAX; i++, p += 48 + bits) {
+    for (uint32_t i = 0; i < n && h->n_m < PLACE_MEMBERS_MAX; i++) {
         struct homes_member *x = &h->m[h->n_m];
+        struct homes_seen s;
+        struct key_id id;
+        homes_file_member(p, h->n_all, i, &s);
+        memcpy(id.b, s.id, SHA256_SIZE);
         uint8_t *held = malloc(bits);
-        if (!held || memcmp(p, h->m[0].id.b, SHA256_SIZE) == 0) {
+        if (!held || id_equal(&id, &h->m[0].id) || homes_member(h, &id)) {
             free(held);
             continue;
         }
         memset(x, 0, sizeof *x);
-        memcpy(x->id.b, p, SHA256_SIZE);
-        x->budget = num_get_le64(p + 32);
-        x->seen = (int64_t)(num_get_le64(p + 40) & INT64_MAX);
-        memcpy(held, p + 48, bits);
+        x->id = id;
+        x->budget = s.budget;
+        x->seen = s.seen;
+        memcpy(held, s.held, bits);
         x->held = held;
         for (uint32_t o = 0; o < h->n_experts; o++) {
             x->used += homes_bit(held, o) ? h->obj[o].size : 0;
@@ -65,22 +94,15 @@ void homes_load(struct homes *h)
     char path[4096];
     struct buf b;
     struct err e = {0};
-    uint8_t sum[SHA256_SIZE];
+    uint32_t members = 0;
     path_of(h, path, sizeof path);
     buf_init(&b, max_of(h));
     int r = file_read_all(path, &b, &e);
     const uint8_t *p = (const uint8_t *)b.p;
-    bool ok = !r && b.n >= HEAD + SHA256_SIZE && memcmp(p, MAGIC, 8) == 0;
-    if (ok) {
-        uint64_t n = num_get_le32(p + 48);
-        sha256(p, b.n - SHA256_SIZE, sum);
-        ok = memcmp(sum, p + b.n - SHA256_SIZE, SHA256_SIZE) == 0 &&
-             memcmp(p + 8, model_root(store_model(h->st)), SHA256_SIZE) == 0 &&
-             num_get_le32(p + 40) == h->n_experts && num_get_le32(p + 44) == h->n_all &&
-             n <= PLACE_MEMBERS_MAX && b.n == HEAD + n * (48 + bits_of(h)) + SHA256_SIZE;
-    }
-    if (ok) {
-        read_members(h, p + HEAD, num_get_le32(p + 48));
+    if (!r && p &&
+        homes_file_check(p, b.n, model_root(store_model(h->st)), h->n_experts, h->n_all,
+                         &members)) {
+        read_members(h, p, members);
     } else if (r != ERR_NOTFOUND) {
         node_log(h->n, "what other members kept is not known any more (%s): it is asked of them",
                  r ? e.msg : "the file is damaged");

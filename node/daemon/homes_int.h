@@ -150,6 +150,16 @@ void homes_offer(struct homes *h);      /* makes offers when little may go */
 /* ---- homes_file.c ---- */
 void homes_load(struct homes *h);
 void homes_save(struct homes *h);
+/* The bytes of such a file, for homes_load: are they one, of this model; one of its members, in
+ * place. */
+struct homes_seen {
+    const uint8_t *id, *held;
+    uint64_t budget;
+    int64_t seen;
+};
+bool homes_file_check(const uint8_t *p, size_t n, const uint8_t root[SHA256_SIZE], uint32_t experts,
+                      uint32_t all, uint32_t *members);
+void homes_file_member(const uint8_t *p, uint32_t all, uint32_t i, struct homes_seen *out);
 
 /* ---- homes_status.c ---- */
 void homes_report(struct homes *h);

@@ -43,7 +43,7 @@ json_t *must(const char *input, const char *const *args)
     struct spawn_result r;
     spawn(&r, input, args);
     if (r.status != 0 || !r.json) {
-        fail_msg("%s: status %d: %s", args[0], r.status, r.err.p);
+        fail_msg("%s: status %d: %s%s", args[0], r.status, r.out.p, r.err.p);
     }
     json_t *j = json_incref(r.json);
     spawn_free(&r);

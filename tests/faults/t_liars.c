@@ -244,6 +244,26 @@ static void test_two_faced(void **state)
     end();
 }
 
+/* Lets its bytes drip, for ever: found out, passed by, no liar. */
+static void test_drips(void **state)
+{
+    struct evil_opts o = {.vice = EVIL_SLOW, .signs = EVIL_SIGNS_TRULY};
+    struct evil_stats s;
+    begin(&o, false);
+    meet(&b, evil_port(ev.e));
+    until(peer(&b, &ev.id, "objects") > 0);
+    assert_int_equal(try_all(&b), 0);
+    evil_get_stats(ev.e, &s);
+    if (s.vices) {
+        until(util_log_has(&b.log, "did not give what it was asked for in time") ||
+              util_log_has(&b.log, "gave nothing, or hardly a byte a while"));
+    }
+    assert_int_equal(peer(&b, &ev.id, "bans"), 0);
+    assert_int_equal(word(&b, &ev.id, "void"), 0);
+    honest_still(&b, &a);
+    end();
+}
+
 /* Gives false bytes to B alone: B finds out, C goes on using it, nobody takes B's or C's word for
  * the other's. */
 static void test_only_one(void **state)
@@ -364,6 +384,7 @@ int main(void)
         cmocka_unit_test(test_first_signer),  cmocka_unit_test(test_two_faced),
         cmocka_unit_test(test_only_one),      cmocka_unit_test(test_rotten_disk),
         cmocka_unit_test(test_bad_signature), cmocka_unit_test(test_removed),
+        cmocka_unit_test(test_drips),
     };
     cmocka_set_test_filter(getenv("LIARS_ONLY"));
     return cmocka_run_group_tests(tests, NULL, NULL);
