@@ -73,7 +73,7 @@ struct line {
     int busy; /* member, -1: none */
     uint64_t bytes, member_bytes[LINE_MEMBERS];
     struct request *requests;
-    unsigned n_requests;
+    unsigned n_requests, rounds;
     bool log;
     uint64_t began;
 };
@@ -347,6 +347,7 @@ static void *line_main(void *arg)
             }
         }
         pieces(l, now, writable);
+        l->rounds++;
         pthread_mutex_unlock(&l->mu);
     }
 }
@@ -443,6 +444,18 @@ void line_busy(struct line *l, int member, unsigned retry_s)
     l->busy = member;
     l->retry_s = retry_s;
     l->busy_said = 0;
+    pthread_mutex_unlock(&l->mu);
+}
+
+void line_settle(struct line *l)
+{
+    pthread_mutex_lock(&l->mu);
+    unsigned end = l->rounds + 4; /* the present one, accept, read, and one more */
+    while ((int)(end - l->rounds) > 0) {
+        pthread_mutex_unlock(&l->mu);
+        usleep(1000);
+        pthread_mutex_lock(&l->mu);
+    }
     pthread_mutex_unlock(&l->mu);
 }
 

@@ -26,6 +26,8 @@ void line_cut(struct line *l, int member, bool cut);
 void line_latency(struct line *l, unsigned ms);
 /* The next request of this member for an object is answered with 429 and Retry-After. */
 void line_busy(struct line *l, int member, unsigned retry_s);
+/* Returns when all that has been sent to it by now has been read. */
+void line_settle(struct line *l);
 /* When that answer was sent (clock_ns), 0: not yet. */
 uint64_t line_busy_said(struct line *l);
 /* Requests of this member that arrived in this stretch of clock_ns; when the first of them did (may
