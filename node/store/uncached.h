@@ -15,7 +15,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Memory, offsets and lengths that are multiples of this need no plain reads. */
+/* Where memory and offset are multiples of this, bytes come straight to their place; else they are
+ * copied once, and a rest shorter than this is a plain read. */
 #define UNCACHED_BLOCK 4096u
 
 struct uncached {

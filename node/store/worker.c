@@ -5,7 +5,7 @@
 
 #include "node/store/disk.h"
 #include "node/store/sync.h"
-#include "proto/base/file.h"
+#include "node/store/uncached.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #define PUBLISH_AT_ONCE 64
+#define PAST_FROM ((size_t)1 << 20) /* reads shorter than this may well be repeated soon */
 
 int worker_read_in_place(struct store *st, uint32_t id, uint64_t off, void *p, size_t n,
                          struct err *e)
@@ -28,11 +29,13 @@ int worker_read_in_place(struct store *st, uint32_t id, uint64_t off, void *p, s
     }
     snprintf(path, len, "%s/%s", st->model_path, file);
     /* opened for each read: a volume that went away and came back is found again */
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not block us */
-    int r = fd < 0 ? err_sys(e, errno, "cannot open %s", path)
-                   : file_pread(fd, path, p, n, ob->offset + off, e);
-    if (fd >= 0) {
-        close(fd);
+    struct uncached f;
+    bool past = n >= PAST_FROM && uncached_wins(model_expert_bytes(st->m));
+    uncached_open(&f, path, O_NONBLOCK, past); /* a pipe must not block us */
+    int r = f.fd < 0 ? err_sys(e, errno, "cannot open %s", path)
+                     : uncached_read(&f, path, p, n, ob->offset + off, e);
+    if (f.fd >= 0) {
+        close(f.fd);
     }
     free(path);
     if (r) {

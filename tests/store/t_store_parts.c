@@ -376,7 +376,7 @@ static void t_basis(void **s)
 static void t_uncached(void **s)
 {
     (void)s;
-    enum { SIZE = 3 * 4096 + 1000 };
+    enum { SIZE = (5 << 20) + 1000 };
     char *mem = util_tmpdir(), here[] = "./uncached-XXXXXX";
     assert_non_null(mkdtemp(here));
     const char *dirs[] = {mem, here};
@@ -391,9 +391,11 @@ static void t_uncached(void **s)
         assert_int_equal(file_write_atomic(p, want, SIZE, 0600, &e), 0);
         static const struct {
             size_t at, off, n; /* in memory, in the file */
-        } reads[] = {{0, 0, SIZE},        {0, 0, 8192}, {0, 4096, SIZE - 4096}, {1, 0, 4096},
-                     {0, 5, SIZE - 5},    {0, 8192, 1}, {0, SIZE - 1, 1},       {0, 0, 0},
-                     {0, 4096, 2 * 4096}, {7, 9, 100}};
+        } reads[] = {{0, 0, SIZE},     {0, 16, 5 << 20}, {3, 4097, (4 << 20) + 5000},
+                     {0, 3, SIZE - 3}, {0, 0, 8192},     {0, 4096, SIZE - 4096},
+                     {1, 0, 4096},     {0, 5, SIZE - 5}, {0, 8192, 1},
+                     {0, SIZE - 1, 1}, {0, 0, 0},        {0, 4096, 2 * 4096},
+                     {7, 9, 100}};
         for (int past = 0; past < 2; past++) {
             for (size_t i = 0; i < sizeof reads / sizeof *reads; i++) {
                 struct uncached f;
