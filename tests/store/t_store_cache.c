@@ -264,6 +264,10 @@ static void t_catalog(void **s)
     rig_open(&r);
     get_all(&r, 1);
     store_get_basis(r.st, &basis);
+    for (int i = 0; i < 6000 && !basis.objects[BASIS_ORIGIN]; i++) { /* it is being published */
+        usleep(10000);
+        store_get_basis(r.st, &basis);
+    }
     assert_int_equal(origin_bytes(&r), model_object(r.m, model_expert_id(r.m, 3, 7))->size);
     assert_int_equal(basis.objects[BASIS_NONE], r.n - 1);
     assert_int_equal(basis.objects[BASIS_ORIGIN], 1);
