@@ -174,9 +174,18 @@ void ahead_ask(struct infer *f, uint32_t l, uint32_t T)
             a->ids[n++] = a->ids[i];
         }
     }
-    for (uint32_t i = 0; i < n; i++) {
-        a->obj[i] = model_expert_id(f->m, l + 1, a->ids[i]);
-        a->was[i] = (uint8_t)timed_where(f, a->obj[i]);
+    uint32_t all = n;
+    n = 0;
+    for (uint32_t i = 0; i < all; i++) {
+        uint32_t obj = model_expert_id(f->m, l + 1, a->ids[i]);
+        enum store_tier at = timed_where(f, obj);
+        /* A wrong guess from the disk costs a read. From the net it costs bytes that somebody pays
+         * for, and the time of those that are needed: only who asks for it gets that. */
+        if (at == STORE_RAM || at == STORE_DISK || a->mode == INFER_PREFETCH_ON) {
+            a->ids[n] = a->ids[i];
+            a->obj[n] = obj;
+            a->was[n++] = (uint8_t)at;
+        }
     }
     if (timed_begin(f, a->obj, n, STORE_PREFETCH, &a->b, NULL)) {
         a->b = NULL; /* no memory: a guess less */

@@ -22,7 +22,8 @@ struct infer_progress {
 
 /* Experts of the next layer are guessed by its router applied to the present residual, and asked
  * for while this layer computes. A guess changes no result. AUTO measures, call by call, whether it
- * makes them shorter. */
+ * makes them shorter, and asks for what is on disk alone; ON also for what would come from peers or
+ * the origin. */
 enum infer_prefetch { INFER_PREFETCH_AUTO, INFER_PREFETCH_OFF, INFER_PREFETCH_ON };
 
 struct infer_opts {
