@@ -66,6 +66,7 @@ int mirrors_open(struct origin *o, const struct origin_opts *base, const char *c
         }
         struct origin_opts mo = {
             .url = url,
+            .ca_file = base->ca_file,
             .retries = 1,
             .stall_ms = base->stall_ms && base->stall_ms < STALL_MS ? base->stall_ms : STALL_MS};
         r = r ? r : origin_open(&mo, &ms->m[i].o, e);
