@@ -2,10 +2,14 @@
  * cmd_cache.c: `shoal cache`: the table of its commands. */
 #include "node/cli/cache.h"
 
+#include "node/store/at_rest.h"
+
+#include <stdio.h>
 #include <string.h>
 
-static const struct command *const subs[] = {&cmd_cache_adopt, &cmd_cache_budget, &cmd_cache_verify,
-                                             &cmd_cache_warm, NULL};
+static const struct command *const subs[] = {
+    &cmd_cache_adopt, &cmd_cache_budget, &cmd_cache_ls,   &cmd_cache_path,
+    &cmd_cache_rm,    &cmd_cache_verify, &cmd_cache_warm, NULL};
 
 const struct opt cache_where_table[CACHE_WHERE_COUNT] = {
     {"home", "DIR",
@@ -29,6 +33,40 @@ int cache_where_open(struct cli *c, const struct cache_where *w, struct cli_home
         r = r ? err_set(e, ERR_LIMIT, "the path of the cache folder is too long") : 0;
     }
     return r;
+}
+
+bool cache_expert(const char *s, uint32_t *layer, uint32_t *expert)
+{
+    unsigned l, x;
+    int end = 0;
+    if (sscanf(s, "%5u.%5u%n", &l, &x, &end) != 2 || !end || s[end] || *s < '0' || *s > '9') {
+        return false;
+    }
+    *layer = l;
+    *expert = x;
+    return true;
+}
+
+int cache_model(const struct rest_models *l, const char *folder, const char *word,
+                const struct rest_model **out, struct err *e)
+{
+    size_t hits = 0, n = word ? strlen(word) : 0;
+    *out = NULL;
+    for (size_t i = 0; i < l->n; i++) {
+        if (!word || (n >= 4 && !strncmp(l->v[i].root, word, n))) {
+            *out = &l->v[i];
+            hits++;
+        }
+    }
+    return hits == 1 ? 0
+           : !l->n   ? err_set(e, ERR_NOTFOUND, "there is no model in the cache %s", folder)
+           : !hits
+               ? err_set(e, ERR_NOTFOUND,
+                         "no model in %s has a root that begins with %.64s (4 digits at least): "
+                         "shoal cache ls shows them",
+                         folder, word)
+               : err_set(e, ERR_ARG, "%zu models in %s: say which by --model ROOT (shoal cache ls)",
+                         hits, folder);
 }
 
 static const struct opt_group groups[] = {

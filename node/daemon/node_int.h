@@ -12,6 +12,7 @@
  *   homes*.c   who keeps what (homes.h)
  *   verify.c   running a prompt for a member
  *   budget.c   what the cache may take
+ *   drop.c     experts taken from the disk
  *   adopted.c  adopted folders, scrub, quarantine; when the store may work in the background
  *   ops.c      requests on the control socket
  *   status.c   the report */
@@ -182,6 +183,13 @@ json_t *adopted_json(struct store *st);
 /* {"to_look", "held", "scrub": {"period_s", "started", "done", "total", "rounds", "bad"},
  * "quarantine": {"folder", "files", "bytes"}} */
 json_t *upkeep_json(struct store *st);
+
+/* ---- drop.c ---- */
+
+/* {"op": "drop", "root", "experts": [[layer, expert], ...], "older_than": seconds, "dry"}:
+ * {"objects", "bytes", "last_copies" (dry: no connected member holds them), "in_use" (these stay)}.
+ */
+int drop_request(struct node *n, const json_t *req, json_t **out, struct err *e);
 
 /* ---- status.c ---- */
 

@@ -286,6 +286,11 @@ static int op_warm(struct ops *o, const json_t *req, json_t **out, struct err *e
     return 0;
 }
 
+static int op_drop(struct ops *o, const json_t *req, json_t **out, struct err *e)
+{
+    return drop_request(o->n, req, out, e);
+}
+
 static int op_budget(struct ops *o, const json_t *req, json_t **out, struct err *e)
 {
     return budget_request(o->n, req, out, e);
@@ -311,7 +316,7 @@ static const struct {
     {"unban", op_unban},       {"limits", op_limits}, {"invite", op_invite},
     {"add_peer", op_add_peer}, {"look", op_look},     {"adopted", op_adopted},
     {"verify", op_verify},     {"stop", op_stop},     {"forget", op_forget},
-    {"budget", op_budget},
+    {"budget", op_budget},     {"drop", op_drop},
 };
 
 /* ---- running them ---- */

@@ -32,6 +32,10 @@ int store_get_budget(struct store *st, struct store_budget *out, struct err *e);
  * budget of 0 and a floor of UINT64_MAX mean automatic. Comes back at once. Any thread. */
 int store_set_budget(struct store *st, const uint64_t *budget, const uint64_t *floor,
                      struct err *e);
+/* An expert leaves the disk if it is there and nobody wants it now; its bytes, 0: it stays. */
+uint64_t store_drop(struct store *st, uint32_t id);
+/* When an object was last used, in microseconds since 1970; 0: never, or not on disk. */
+uint64_t store_last_use(struct store *st, uint32_t id);
 /* The automatic floor for a volume of that size with so much free and so much of it ours: a
  * twentieth of the volume, at most 32 GiB and at most half of what could be free, at least 1 GiB
  * (an eighth of a volume that is smaller than 8 GiB). */

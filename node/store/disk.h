@@ -184,6 +184,9 @@ void disk_others(struct disk *d, uint64_t bytes);
 /* One small step towards the limits: at most `max` experts not wanted now leave, lowest rank and
  * longest unused first. `floor`: also for the floor. Returns the bytes that left. */
 uint64_t disk_trim(struct disk *d, size_t max, bool floor);
+/* As store_drop and store_last_use. */
+uint64_t disk_drop(struct disk *d, uint32_t id);
+uint64_t disk_last_use(struct disk *d, uint32_t id);
 /* Bytes written to the cache since the last call. */
 uint64_t disk_written(struct disk *d);
 /* Records when objects were used. */

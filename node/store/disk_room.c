@@ -276,3 +276,29 @@ uint64_t disk_trim(struct disk *d, size_t max, bool floor)
     pthread_mutex_unlock(&d->mu);
     return gone;
 }
+
+uint64_t disk_drop(struct disk *d, uint32_t id)
+{
+    uint64_t gone = 0;
+    pthread_mutex_lock(&d->mu);
+    struct disk_item *it = &d->it[id];
+    if (it->own && !it->pins && model_object(d->o.m, id)->kind == MODEL_EXPERT) {
+        char *p = layout_object(d->dir, d->o.m, id);
+        if (p && (unlink(p) == 0 || errno == ENOENT)) {
+            gone = model_object(d->o.m, id)->size;
+            disk_set_own(d, id, false);
+        }
+        free(p);
+    }
+    pthread_mutex_unlock(&d->mu);
+    return gone;
+}
+
+uint64_t disk_last_use(struct disk *d, uint32_t id)
+{
+    pthread_mutex_lock(&d->mu);
+    const struct disk_item *it = &d->it[id];
+    uint64_t t = !it->own ? 0 : it->last_use ? it->last_use : 1;
+    pthread_mutex_unlock(&d->mu);
+    return t;
+}

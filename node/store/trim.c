@@ -196,6 +196,16 @@ int store_get_budget(struct store *st, struct store_budget *out, struct err *e)
     return 0;
 }
 
+uint64_t store_drop(struct store *st, uint32_t id)
+{
+    return st->disk && id < st->n_ent ? disk_drop(st->disk, id) : 0;
+}
+
+uint64_t store_last_use(struct store *st, uint32_t id)
+{
+    return st->disk && id < st->n_ent ? disk_last_use(st->disk, id) : 0;
+}
+
 /* ---- the thread ---- */
 
 /* Bytes of plain files below a folder, at most `depth` folders down. */

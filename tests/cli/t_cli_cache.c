@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * t_cli_cache.c: shoal cache budget: with and without a running node, kept for later starts. */
+ * t_cli_cache.c: shoal cache budget, ls, path and rm: with and without a running node. */
 #include "ask.h"
 #include "homes.h"
 
 #include <signal.h>
+#include <sys/stat.h>
 
 static json_t *object(json_t *o, const char *key)
 {
@@ -128,11 +129,142 @@ static void t_budget_running(void **state)
     homes_drop(dir);
 }
 
+/* ---- ls, path, rm ---- */
+
+#define EXPERTS 336
+#define EXPERT 19584
+
+static json_t *only_model(json_t *ls)
+{
+    json_t *l = json_object_get(ls, "models");
+    assert_int_equal(json_array_size(l), 1);
+    return json_array_get(l, 0);
+}
+
+static void expect_experts(const char *flag, const char *dir, int n)
+{
+    json_t *j = MUST("cache", "ls", flag, dir);
+    assert_true(num_of(only_model(j), "experts") == n);
+    assert_true(num_of(only_model(j), "expert_bytes") == (double)n * EXPERT);
+    json_decref(j);
+}
+
+static void t_files(void **state)
+{
+    char *dir = homes_new(), *cache = homes_at(dir, "c");
+    json_t *j = MUST("cache", "ls", "--cache", cache); /* nothing is there */
+    assert_int_equal(json_array_size(json_object_get(j, "models")), 0);
+    json_decref(j);
+    FAILS("there is no model", "cache", "rm", "1.0", "--yes", "--cache", cache);
+    DO("setup", MODEL, "--full", "--cache", cache);
+    j = MUST("cache", "ls", "--cache", cache);
+    json_t *m = only_model(j);
+    assert_true(num_of(m, "bytes") == 19116224 && num_of(m, "bytes_of") == 19116224);
+    assert_true(num_of(m, "layers") == 7 && num_of(m, "layers_complete") == 7);
+    assert_true(num_of(m, "written_today") >= 19116224);
+    if (num_of(m, "last_use") < 1e9) { /* a time of our days */
+        fail_msg("last use: %.3f", num_of(m, "last_use"));
+    }
+    assert_true(json_is_false(json_object_get(m, "in_use")));
+    char *root = strdup(str_of(m, "root"));
+    json_decref(j);
+    expect_experts("--cache", cache, EXPERTS);
+
+    struct stat sb;
+    j = MUST("cache", "path", "2.5", "--cache", cache);
+    assert_int_equal(stat(str_of(j, "path"), &sb), 0);
+    assert_int_equal(sb.st_size, EXPERT);
+    json_decref(j);
+    j = MUST("cache", "path", "spine/global/lm_head.weight", "--cache", cache);
+    json_decref(j);
+    FAILS("is not in the cache", "cache", "path", "2.48", "--cache", cache);
+    FAILS("is no object", "cache", "path", "../../etc", "--cache", cache);
+    FAILS("is no object", "cache", "path", "spine/../root", "--cache", cache);
+
+    /* nothing goes without a yes */
+    FAILS("say --yes", "cache", "rm", "2.5", "--cache", cache);
+    expect_experts("--cache", cache, EXPERTS);
+    j = MUST("cache", "rm", "2.5", "3.0", "3.0", "7.99", "--yes", "--cache", cache);
+    assert_true(num_of(j, "objects") == 2 && num_of(j, "bytes") == 2 * EXPERT);
+    json_decref(j);
+    FAILS("is not in the cache", "cache", "path", "2.5", "--cache", cache);
+    j = MUST("cache", "ls", "--cache", cache);
+    assert_true(num_of(only_model(j), "layers_complete") == 5);
+    json_decref(j);
+    /* what was used in the last hour is not older than an hour; all of it is older than nothing */
+    j = MUST("cache", "rm", "--older-than", "1h", "--yes", "--cache", cache);
+    assert_true(num_of(j, "objects") == 0);
+    json_decref(j);
+    j = MUST("cache", "rm", "--older-than", "0s", "--model", root, "--yes", "--cache", cache);
+    assert_true(num_of(j, "objects") == EXPERTS - 2);
+    json_decref(j);
+    expect_experts("--cache", cache, 0);
+    /* they come again, and are right: their digests stayed on record */
+    DO("setup", MODEL, "--full", "--cache", cache);
+    expect_experts("--cache", cache, EXPERTS);
+    struct spawn_result r;
+    SPAWN(&r, NULL, "cache", "rm", "--cache", cache);
+    assert_int_equal(r.status, 2);
+    spawn_free(&r);
+    SPAWN(&r, NULL, "cache", "rm", "2.x", "--cache", cache);
+    assert_int_equal(r.status, 2);
+    spawn_free(&r);
+    FAILS("no model in", "cache", "rm", "--model", "ffff", "--yes", "--cache", cache);
+    FAILS("4 digits at least", "cache", "rm", "--model", "", "--yes", "--cache", cache);
+    j = MUST("cache", "rm", "--model", root, "--yes", "--cache", cache);
+    assert_true(num_of(j, "bytes") == 19116224);
+    json_decref(j);
+    j = MUST("cache", "ls", "--cache", cache);
+    assert_int_equal(json_array_size(json_object_get(j, "models")), 0);
+    json_decref(j);
+    DO("setup", MODEL, "--cache", cache); /* as if it had never been there */
+    free(root);
+    free(cache);
+    homes_drop(dir);
+}
+
+static void t_beside_node(void **state)
+{
+    char *dir = homes_new(), *home = homes_at(dir, "home"), *cache = homes_at(dir, "home/cache");
+    DO("setup", MODEL, "--full", "--home", home);
+    struct spawn_child c;
+    json_t *ready = UP(&c, home, "--model", MODEL);
+    json_t *j = MUST("cache", "ls", "--home", home);
+    assert_true(json_is_true(json_object_get(only_model(j), "in_use")));
+    char *root = strdup(str_of(only_model(j), "root"));
+    json_decref(j);
+    /* past the node, as a plain folder: it is in use */
+    FAILS("a process has model", "cache", "rm", "2.5", "--yes", "--cache", cache);
+    FAILS("the running node works on model", "cache", "rm", "--model", root, "--yes", "--home",
+          home);
+    expect_experts("--home", home, EXPERTS);
+    j = MUST("cache", "rm", "2.5", "2.6", "--yes", "--home", home);
+    assert_true(num_of(j, "objects") == 2 && num_of(j, "in_use") == 0);
+    assert_true(num_of(j, "last_copies") == 2); /* it is in no shoal: nobody else has them */
+    json_decref(j);
+    expect_experts("--home", home, EXPERTS - 2);
+    await_num(home, "coverage.own.experts", EXPERTS - 2);
+    FAILS("has no expert 2.48", "cache", "rm", "2.48", "--yes", "--home", home);
+    j = MUST("cache", "rm", "--older-than", "0s", "--yes", "--home", home);
+    assert_true(num_of(j, "objects") == EXPERTS - 2);
+    json_decref(j);
+    await_num(home, "coverage.own.experts", 0);
+    expect_experts("--home", home, 0);
+    json_decref(ready);
+    assert_int_equal(spawn_end(&c, SIGTERM), 0);
+    free(root);
+    free(cache);
+    free(home);
+    homes_drop(dir);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(t_budget_kept),
         cmocka_unit_test(t_budget_running),
+        cmocka_unit_test(t_files),
+        cmocka_unit_test(t_beside_node),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
