@@ -4,6 +4,8 @@
  * For each row that is not connected, its addresses are tried best first, the next one
  * stagger_ms after the one before while none has answered; the first on which TLS is done wins and
  * the others are given up. When an address may be tried again is discovery's matter (retry_ns).
+ * Two that know each other's ids would both dial, and one of the two handshakes be for nothing: the
+ * higher id leaves the other a moment.
  * See mesh_int.h. */
 #include "discovery/addr.h"
 #include "peer/mesh_int.h"
@@ -16,6 +18,7 @@
 
 #define DIAL_ROW_MAX 4              /* attempts at one row at a time */
 #define DIAL_MAX 32                 /* in all */
+#define POLITE_NS (400 * MS_NS)     /* that the lower id has to dial first */
 #define PICKS_MAX 16                /* begun in one go */
 #define COPY_ENDS_NS (5000 * MS_NS) /* after "you live twice" the one let go is the copy */
 
@@ -141,6 +144,10 @@ static void look_at_row(void *ctx, const struct disco_peer *p)
             continue;
         }
         uint64_t at = n && stagger > a->retry_ns ? stagger : a->retry_ns;
+        uint64_t news = a->seen_ns > m->opened_at ? a->seen_ns : m->opened_at;
+        if (p->node[0] && strcmp(m->node, p->node) > 0 && at < news + POLITE_NS) {
+            at = news + POLITE_NS;
+        }
         if (at > r->now) {
             later(r, at);
             continue;

@@ -163,7 +163,7 @@ static int check_room(struct setup *u, const struct store_budget *b, struct err 
     } else {
         snprintf(why, sizeof why,
                  "the volume has %s free, and %s are to stay free: free some, take another volume "
-                 "(shoal cache move, or --home or --cache there), or lower --disk-floor",
+                 "(--home or --cache there), or lower --disk-floor",
                  cli_bytes(b->free, size), cli_bytes(b->floor, floor));
     }
     if (u->o->full && spine <= least) {

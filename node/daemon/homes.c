@@ -292,10 +292,15 @@ static void warm_over(struct homes *h)
     h->warm_tell = false;
     bool over = warm && !tell && !h->n_flying && !missing && h->planned_at > h->looked_at &&
                 !h->n_open && settled(h, clock_ns());
-    if (over) {
-        h->warm = false;
-    }
     pthread_mutex_unlock(&h->mu);
+    if (over) { /* who sees that it is over sees what it came to */
+        h->reported_at = 0;
+        homes_report(h);
+        pthread_mutex_lock(&h->mu);
+        over = !h->warm_tell;
+        h->warm = !over;
+        pthread_mutex_unlock(&h->mu);
+    }
     if (tell) {
         mesh_place_warm(h->mesh, warm);
         h->looked_at = clock_ns(); /* a placement from now on decides whether it is over */

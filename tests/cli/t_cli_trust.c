@@ -118,15 +118,17 @@ static void t_liars(void **state)
     liar = id_of(b);
     rotten = id_of(c);
 
-    /* Signs everything falsely: seen with the first objects of the origin, and what it says is not
-     * used. */
+    /* Signs everything falsely: what this node has by its own download says so, and nothing of it
+     * is used. */
     json_t *clean = MUST("run", "--model", url, "--ids", "1,2", "--max-new", "2");
+    json_t *own = MUST("run", "--home", a, "--model", url, "--ids", "3", "--max-new", "1");
+    json_decref(own);
     FILE *e = evil(b, "lies", "falsely", &address);
     DO("peers", "add", address, "--home", a);
     await_num(a, "connected", 1);
+    await_peers("its word on digests is void", true);
     json_t *got = MUST("run", "--home", a, "--model", url, "--ids", "1,2", "--max-new", "2");
     assert_string_equal(str_of(got, "receipt"), str_of(clean, "receipt"));
-    await_peers("its word on digests is void", true);
     SPAWN(&r, NULL, "status", "--home", a);
     assert_int_equal(r.status, 0);
     assert_non_null(strstr(r.out.p, "liar "));

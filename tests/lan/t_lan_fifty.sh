@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# t_lan_fifty.sh SHOAL JGET SHAKE MODEL_FOLDER [MEMBERS]: that many nodes come up at once and find each other; what it
-# costs beside the bare handshakes, how much memory a member takes, what a restart makes the others send. Root;
+# t_lan_fifty.sh SHOAL JGET SHAKE MODEL_FOLDER [MEMBERS]: that many nodes that have met come up at once; what it costs
+# beside the bare handshakes, how much memory a member takes, what a restart makes the others send. Root;
 # 77 = skipped. MEMBERS 50 by default. It asserts states and, with 50, bounds of memory and of what a restart costs;
 # processor time is only printed.
 set -u
@@ -25,6 +25,9 @@ pairs=$((N * (N - 1) / 2))
 ticks() { awk '{ print $14 + $15 }' "/proc/${up_pid[$1]}/stat"; } # of user and system time
 rss() { awk '/^VmRSS/ { print $2 }' "/proc/${up_pid[$1]}/status"; }
 wire() { ip netns exec "$LAN$1" cat /sys/class/net/eth0/statistics/{rx,tx}_bytes | awk '{ s += $1 } END { print s }'; }
+opens() { # connections that a machine has begun and that came about
+    ip netns exec "$LAN$1" awk '/^Tcp: [0-9]/ { print $6 - $8 }' /proc/net/snmp
+}
 sum() { # WORD FIRST LAST
     local i s=0
     for ((i = $2; i <= $3; i++)); do s=$((s + $($1 "$i"))); done
@@ -33,7 +36,9 @@ sum() { # WORD FIRST LAST
 now() { date +%s.%N; }
 calc() { awk "BEGIN { printf \"%.$1f\", $2 }"; }
 # Node I is connected to all others and knows what each of them holds.
+asked=0
 knows_all() {
+    asked=$((asked + 1))
     node "$1" status --json >"$LAN_DIR/status" 2>/dev/null || return 1
     [ "$("$jget" connected <"$LAN_DIR/status")" = $((N - 1)) ] &&
         [ "$("$jget" 'peers.*.objects' <"$LAN_DIR/status" | grep -cx "$held")" = $((N - 1)) ]
@@ -71,21 +76,46 @@ t 'it stops' down 1
 shakes=$((pairs < 200 ? pairs : 200))
 read -r before _ <<<"$("$shake" $shakes)"
 for ((i = 1; i <= N; i++)); do
-    for ((j = 1; j <= N; j++)); do [ $i = $j ] || echo "10.77.0.$j:$up_port"; done >"$(home $i)/peers"
+    # each names those before it; where the others are is remembered then, with their ids
+    for ((j = 1; j < i; j++)); do echo "10.77.0.$j:$up_port"; done >"$(home $i)/peers"
     rm -f "$(home $i)/addresses"
 done
-begun=$(now)
-for ((i = 1; i <= N; i++)); do up_begin $i --no-bonjour --metered yes; done
-ready=0
-for ((i = 1; i <= N; i++)); do up_done $i && ready=$((ready + 1)); done
-t 'all are ready' [ $ready = "$N" ]
-t 'all are connected and know what each holds' all_know_all
+all_up() {
+    local i ready=0
+    for ((i = 1; i <= N; i++)); do up_begin $i --no-bonjour --metered yes; done
+    for ((i = 1; i <= N; i++)); do up_done $i && ready=$((ready + 1)); done
+    [ $ready = "$N" ] && all_know_all
+}
+all_down() {
+    local i over=0
+    for ((i = 1; i <= N; i++)); do kill -TERM "${up_pid[$i]}"; done
+    for ((i = 1; i <= N; i++)); do
+        within 30 no lan_alive "${up_pid[$i]}" && wait "${up_pid[$i]}" && over=$((over + 1))
+    done
+    [ $over = "$N" ]
+}
+t 'all find each other' all_up
+t 'all stop' all_down
+for ((i = 1; i <= N; i++)); do : >"$(home $i)/peers"; done
+asked=0 opened=$(sum opens 1 "$N") begun=$(now)
+t 'all come up together, are connected and know what each holds' all_up
 ended=$(now)
-used=$(sum ticks 1 "$N")
+used=$(sum ticks 1 "$N") opened=$(($(sum opens 1 "$N") - opened))
+asks=$asked
+# what they use at rest, and for being asked as often as above, is no part of it
+r0=$used t0=$(now)
+sleep 3
+r1=$(sum ticks 1 "$N") t1=$(now)
+for ((i = 1; i <= N; i++)); do knows_all $i; done
+r2=$(sum ticks 1 "$N") t2=$(now)
 read -r after _ <<<"$("$shake" $shakes)"
 hz=$(getconf CLK_TCK)
 bare=$(calc 3 "($before + $after) / 2 * $pairs / 1000")
-cost=$(calc 3 "($used - $N * $alone) / $hz")
+rest=$(calc 6 "($r1 - $r0) / ($t1 - $t0)")
+ask=$(calc 6 "($r2 - $r1 - $rest * ($t2 - $t1)) / $N")
+cost=$(calc 3 "($used - $N * $alone - $rest * ($ended - $begun) - $ask * $asks) / $hz")
+echo "     of $used ticks: $((N * alone)) to start alone, $(calc 0 "$rest * ($ended - $begun)") at rest," \
+    "$(calc 0 "$ask * $asks") for $asks questions; $opened connections for $pairs pairs"
 echo "     $pairs handshakes alone: $bare s of processor time; $N nodes, beyond $N times one alone: $cost s," \
     "ratio $(calc 2 "$cost / $bare"); $(calc 1 "$ended - $begun") s from the first start to the last look"
 
@@ -109,11 +139,6 @@ w2=$(sum wire 1 $((N - 1))) t2=$(now)
 more=$(calc 1 "($w2 - $w1 - $idle * ($t2 - $t1)) / ($N - 1) / 1000")
 echo "     at rest $(calc 2 "$idle / ($N - 1) / 1000") kB a second for each; a restart: $more kB more for each of the others"
 [ "$N" -lt 50 ] || t "a restart costs each of the others $RESTART_KB kB at most" between "$more" -100000 $RESTART_KB
-for ((i = 1; i <= N; i++)); do kill -TERM "${up_pid[$i]}"; done
-over=0
-for ((i = 1; i <= N; i++)); do
-    within 30 no lan_alive "${up_pid[$i]}" && wait "${up_pid[$i]}" && over=$((over + 1))
-done
-t 'all stop' [ $over = "$N" ]
+t 'all stop' all_down
 [ $lan_failed = 0 ] || show_logs
 lan_result "$N members"
