@@ -72,6 +72,24 @@ void tls_address_failed(struct tls_pool *p, const uint8_t key[16])
     f->n++;
 }
 
+static unsigned shaking(const struct tls_pool *p, const uint8_t key[16])
+{
+    unsigned same = 0;
+    for (const struct tls_conn *c = p->conns; c; c = c->next) {
+        same += c->accepted && !c->opened && memcmp(c->addr_key, key, 16) == 0;
+    }
+    return same;
+}
+
+bool tls_pool_shaking(const struct tls_pool *p, const struct sockaddr *a)
+{
+    static const uint8_t half[8];
+    uint8_t key[16];
+    tls_address_key(a, key);
+    bool net = a->sa_family == AF_INET6 && memcmp(key + 8, half, 8) == 0; /* a whole /64 */
+    return !net && shaking(p, key) > 0;
+}
+
 static bool admits(struct tls_pool *p, const uint8_t key[16])
 {
     if (p->closing || p->st.conns >= p->o.max_conns || p->st.handshakes >= p->o.max_handshakes) {
@@ -81,11 +99,7 @@ static bool admits(struct tls_pool *p, const uint8_t key[16])
     if (f && f->n >= p->o.max_failures_per_address) {
         return false;
     }
-    unsigned same = 0;
-    for (const struct tls_conn *c = p->conns; c; c = c->next) {
-        same += c->accepted && !c->opened && memcmp(c->addr_key, key, 16) == 0;
-    }
-    return same < p->o.max_handshakes_per_address;
+    return shaking(p, key) < p->o.max_handshakes_per_address;
 }
 
 /* ---- accepting ---- */

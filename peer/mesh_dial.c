@@ -5,7 +5,7 @@
  * stagger_ms after the one before while none has answered; the first on which TLS is done wins and
  * the others are given up. When an address may be tried again is discovery's matter (retry_ns).
  * Two that know each other's ids would both dial, and one of the two handshakes be for nothing: the
- * higher id leaves the other a moment.
+ * higher id leaves the other a moment, and nobody dials a machine that is just dialling him.
  * See mesh_int.h. */
 #include "discovery/addr.h"
 #include "peer/mesh_int.h"
@@ -19,6 +19,7 @@
 #define DIAL_ROW_MAX 4              /* attempts at one row at a time */
 #define DIAL_MAX 32                 /* in all */
 #define POLITE_NS (400 * MS_NS)     /* that the lower id has to dial first */
+#define SHAKING_NS (50 * MS_NS)     /* between looks whether who is dialling us has come through */
 #define PICKS_MAX 16                /* begun in one go */
 #define COPY_ENDS_NS (5000 * MS_NS) /* after "you live twice" the one let go is the copy */
 
@@ -154,6 +155,11 @@ static void look_at_row(void *ctx, const struct disco_peer *p)
         }
         if (r->n == PICKS_MAX) {
             later(r, r->now);
+            return;
+        }
+        if (p->node[0] && !addr_is_loopback(&a->sa) &&
+            tls_pool_shaking(m->pool, (const struct sockaddr *)&a->sa)) {
+            later(r, r->now + SHAKING_NS);
             return;
         }
         snprintf(r->pick[r->n].row, LINK_ROW, "%s", row);

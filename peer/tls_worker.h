@@ -82,5 +82,8 @@ int tls_pool_open(uv_loop_t *loop, const struct tls_opts *o, struct tls_pool **o
  * NULL) is the last call, the pool is gone then. Listeners must be closed before. */
 void tls_pool_close(struct tls_pool *p, void (*closed)(void *ctx), void *ctx);
 void tls_pool_stats(const struct tls_pool *p, struct tls_stats *out);
+/* Is somebody at the host of `a` (its port does not matter) shaking hands with a listener of ours?
+ * Of a routed IPv6 address it is not known: false. */
+bool tls_pool_shaking(const struct tls_pool *p, const struct sockaddr *a);
 
 #endif

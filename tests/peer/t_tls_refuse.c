@@ -508,7 +508,11 @@ static void t_slow(void **state)
     struct server s;
     struct tls_stats st;
     int fd[8];
+    struct sockaddr_in host = {.sin_family = AF_INET}, other = host;
+    host.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    other.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1);
     server_open(&s, &members, 1, slow_limits);
+    assert_false(tls_pool_shaking(s.n.pool, (struct sockaddr *)&host));
     /* Four that say nothing, or a byte now and then, are waited for; the rest are turned away. */
     for (int i = 0; i < 8; i++) {
         fd[i] = bare_connect(s.n.port);
@@ -518,6 +522,8 @@ static void t_slow(void **state)
     assert_int_equal(st.accepted, 8);
     assert_int_equal(st.over_limit, 4);
     assert_int_equal(st.handshakes, 4);
+    assert_true(tls_pool_shaking(s.n.pool, (struct sockaddr *)&host)); /* whatever the port */
+    assert_false(tls_pool_shaking(s.n.pool, (struct sockaddr *)&other));
     static const uint8_t head[] = {22, 3, 1, 0, 200, 1, 0, 0, 196, 3, 3};
     for (size_t i = 0; i < sizeof head && !s.n.closes; i++) {
         send(fd[0], head + i, 1, MSG_NOSIGNAL);
@@ -528,6 +534,7 @@ static void t_slow(void **state)
     tls_pool_stats(s.n.pool, &st);
     assert_int_equal(st.handshakes, 0);
     assert_int_equal(st.failed, 4);
+    assert_false(tls_pool_shaking(s.n.pool, (struct sockaddr *)&host));
     for (int i = 0; i < 8; i++) {
         close(fd[i]);
     }
