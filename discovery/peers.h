@@ -9,8 +9,9 @@
 
 #define PEERS_SIGHTS_MAX 512     /* announcements kept: one per instance and interface */
 #define PEERS_RETRY_BASE_MS 1000 /* pause after the first failure; it doubles */
-#define PEERS_REJECTED_MS 30000  /* first pause after a rejection */
-#define PEERS_INBOUND_FAILS 3    /* failures after which an address told by the peer is dropped */
+#define PEERS_REJECTED_MS \
+    3000                      /* first pause after a rejection: a roster on its way may change it */
+#define PEERS_INBOUND_FAILS 3 /* failures after which an address told by the peer is dropped */
 
 /* One announcement as it is now. */
 struct sight {
