@@ -15,7 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HOLD 256   /* calls between two measurements */
+#define HOLD 256                         /* calls between two measurements */
+#define WORTH_ASKING ((uint64_t)1 << 20) /* bytes of an expert */
 #define WAITING 50 /* below one part in so many of waiting there is nothing to gain */
 #define WORTH(x) ((x) - (x) / 50) /* it must save a fiftieth */
 
@@ -43,6 +44,10 @@ int ahead_open(struct infer *f, enum infer_prefetch mode, struct err *e)
     a->room = s.ram_budget / 2 >= expert_size(f) * f->c->topk;
     if (!a->room && mode != INFER_PREFETCH_OFF) {
         a->why = "the RAM budget holds no two layers' experts";
+    }
+    if (mode == INFER_PREFETCH_AUTO && expert_size(f) < WORTH_ASKING) {
+        a->room = false;
+        a->why = "experts are so small that asking takes as long as reading";
     }
     return 0;
 }

@@ -341,7 +341,7 @@ static void idle_with_dead_peers(void **state)
                   (double)(r1.ru_utime.tv_usec - r0.ru_utime.tv_usec) / 1e6 +
                   (double)(r1.ru_stime.tv_usec - r0.ru_stime.tv_usec) / 1e6;
     print_message("idle: %.3f %% of a core\n", used / t * 100);
-    assert_true(used / t < 0.01 * SLOWER);
+    assert_true(used / t < 0.05 * SLOWER); /* 0.3 % on a quiet machine; a loop takes all */
     kill(b.pid, SIGCONT);
     end(&b, SIGTERM);
     finish(&a, &b);
