@@ -145,18 +145,7 @@ bool ahead_record(struct infer *f, uint32_t l, const struct step *s)
              s->nb, T, f->s.gsite, f->s.gh);
     cmd_rmsnorm(f, kern_at(f->s.gh, 0), c->hidden, weight_vec(f, next, MODEL_POST_NORM),
                 kern_at(f->s.gxn, 0), c->hidden, T, c->rms_eps);
-    cmd_matmul(f, weight_mat(f, next, MODEL_ROUTER), kern_at(f->s.gxn, 0), kern_at(f->s.glogits, 0),
-               T);
-    struct kern_cmd *k = cmd_add(&f->cmds, KERN_ROUTER);
-    k->u.router.logits = kern_at(f->s.glogits, 0);
-    k->u.router.bias = weight_vec(f, next, MODEL_ROUTER_BIAS).data;
-    k->u.router.ids = kern_at(f->s.gids, 0);
-    k->u.router.w = kern_at(f->s.grw, 0);
-    k->u.router.E = c->n_experts;
-    k->u.router.k = c->topk;
-    k->u.router.T = T;
-    k->u.router.renorm = c->renormalize;
-    k->u.router.scale = c->routed_scale;
+    cmd_router(f, next, kern_at(f->s.gxn, 0), f->s.glogits, f->s.gids, f->s.grw, T);
     return true;
 }
 

@@ -82,6 +82,23 @@ void cmd_gate(struct infer *f, struct kern_ref x, struct kern_ref g, struct kern
     c->u.gate.n = n;
 }
 
+void cmd_router(struct infer *f, uint32_t l, struct kern_ref x, struct kern_buf *logits,
+                struct kern_buf *ids, struct kern_buf *w, uint32_t T)
+{
+    const struct model_config *c = f->c;
+    cmd_matmul(f, weight_mat(f, l, MODEL_ROUTER), x, kern_at(logits, 0), T);
+    struct kern_cmd *k = cmd_add(&f->cmds, KERN_ROUTER);
+    k->u.router.logits = kern_at(logits, 0);
+    k->u.router.bias = weight_vec(f, l, MODEL_ROUTER_BIAS).data;
+    k->u.router.ids = kern_at(ids, 0);
+    k->u.router.w = kern_at(w, 0);
+    k->u.router.E = c->n_experts;
+    k->u.router.k = c->topk;
+    k->u.router.T = T;
+    k->u.router.renorm = c->renormalize;
+    k->u.router.scale = c->routed_scale;
+}
+
 int cmds_run(struct infer *f, struct err *e)
 {
     int r = f->cmds.failed ? KERN_ENOMEM : 0;

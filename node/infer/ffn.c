@@ -96,17 +96,7 @@ static int moe(struct infer *f, uint32_t l, const struct step *s, struct err *e)
     const struct model_config *c = f->c;
     uint32_t T = s->T, uses = T * c->topk;
     struct kern_ref xn = kern_at(f->s.xn, 0), z = kern_at(f->s.z, 0), u = kern_at(f->s.u, 0);
-    cmd_matmul(f, weight_mat(f, l, MODEL_ROUTER), xn, kern_at(f->s.rlogits, 0), T);
-    struct kern_cmd *k = cmd_add(&f->cmds, KERN_ROUTER);
-    k->u.router.logits = kern_at(f->s.rlogits, 0);
-    k->u.router.bias = weight_vec(f, l, MODEL_ROUTER_BIAS).data;
-    k->u.router.ids = kern_at(f->s.ids, 0);
-    k->u.router.w = kern_at(f->s.rw, 0);
-    k->u.router.E = c->n_experts;
-    k->u.router.k = c->topk;
-    k->u.router.T = T;
-    k->u.router.renorm = c->renormalize;
-    k->u.router.scale = c->routed_scale;
+    cmd_router(f, l, xn, f->s.rlogits, f->s.ids, f->s.rw, T);
     int r = cmds_run(f, e);
     if (r) {
         return r;
@@ -149,7 +139,7 @@ static int moe(struct infer *f, uint32_t l, const struct step *s, struct err *e)
     if (r) {
         return r;
     }
-    k = cmd_add(&f->cmds, KERN_COMBINE);
+    struct kern_cmd *k = cmd_add(&f->cmds, KERN_COMBINE);
     k->u.combine.y = kern_at(f->s.ey, 0);
     k->u.combine.w = kern_at(f->s.rw, 0);
     k->u.combine.u = u;

@@ -166,6 +166,9 @@ void cmd_add_rows(struct infer *f, struct kern_ref a, struct kern_ref b, struct 
                   uint32_t n);
 void cmd_situ(struct infer *f, struct kern_ref g, struct kern_ref u, struct kern_ref y, uint32_t n);
 void cmd_gate(struct infer *f, struct kern_ref x, struct kern_ref g, struct kern_ref y, uint32_t n);
+/* Layer l's router on T rows of x: its logits, the chosen ids [T][topk] and their weights. */
+void cmd_router(struct infer *f, uint32_t l, struct kern_ref x, struct kern_buf *logits,
+                struct kern_buf *ids, struct kern_buf *w, uint32_t T);
 /* Submit what was recorded, wait, and start a new recording. */
 int cmds_run(struct infer *f, struct err *e);
 
