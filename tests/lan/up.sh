@@ -6,7 +6,7 @@
 #   node I COMMAND ARG...    shoal COMMAND --home ... on machine I
 #   up I ARG...              starts shoal up there and waits until it is ready; its pid is ${up_pid[I]}, what it
 #                            writes (standard output and error) in $LAN_DIR/up.I. up_begin I ARG..., up_done I: in two steps
-#   down I                   ends it by SIGTERM; fails unless it ends with status 0 within 8 s
+#   down I                   ends it by SIGTERM; fails unless it ends with status 0
 #   dead I                   SIGKILL
 #   found I                  makes a shoal there. invite I ARG... prints a token; join I TOKEN
 #   forget I                 the addresses that it remembers, also from joining
@@ -15,6 +15,7 @@
 #   connected I N            status of I counts N peers as connected
 #   answers I FILE ARG...    runs the prompt $P there, the JSON result in FILE
 #   logs I PATTERN           how many lines of its present log match
+#   sent_to I J...           bytes that the machines J sent to I since lan_zero
 #   show_logs                everything, for a test that failed
 declare -A up_pid id
 up_port=4433
@@ -33,14 +34,14 @@ up_begin() {
     lan_bg "$i" "$log" "$shoal" up --home "$(home "$i")" --model "$M" --peer-listen "[::]:$up_port" --json "$@"
     up_pid[$i]=$LAN_PID
 }
-up_done() { within 20 up_ready "$1" && grep -Eq '"event": *"ready"' "$LAN_DIR/up.$1"; }
+up_done() { within 60 up_ready "$1" && grep -Eq '"event": *"ready"' "$LAN_DIR/up.$1"; }
 up_ready() { # or over
     grep -Eqs '"event": *"ready"' "$LAN_DIR/up.$1" || no lan_alive "${up_pid[$1]}"
 }
 
 down() {
     kill -TERM "${up_pid[$1]}" || return 1
-    within 8 no lan_alive "${up_pid[$1]}" && wait "${up_pid[$1]}"
+    within 60 no lan_alive "${up_pid[$1]}" && wait "${up_pid[$1]}"
 }
 dead() {
     kill -KILL "${up_pid[$1]}"
@@ -80,6 +81,12 @@ answers() {
 }
 of() { "$jget" "$2" <"$1"; } # FILE PATH
 same() { [ -n "$(of "$1" receipt)" ] && [ "$(of "$1" receipt)" = "$(of "$2" receipt)" ]; }
+sent_to() {
+    local to=$1 from s=0
+    shift
+    for from; do s=$((s + $(lan_pair_bytes "$from" "$to"))); done
+    echo $s
+}
 logs() { grep -cE "$2" "$LAN_DIR/up.$1"; }
 
 show_logs() {
