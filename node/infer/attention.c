@@ -8,27 +8,66 @@ static struct kern_ref rows(struct kern_buf *b, uint32_t first, size_t width)
     return kern_at(b, (size_t)first * width * sizeof(float));
 }
 
-/* One of the three streams: projection, short convolution and SiLU, per sequence. */
-static void kda_stream(struct infer *f, uint32_t l, const struct step *s, enum model_role proj,
-                       enum model_role conv, uint32_t stream, struct kern_buf *out)
+struct fold_weights fold_weights(const struct infer *f, uint32_t l)
+{
+    struct fold_weights w = {.conv = {weight_vec(f, l, MODEL_KDA_QCONV).data,
+                                      weight_vec(f, l, MODEL_KDA_KCONV).data,
+                                      weight_vec(f, l, MODEL_KDA_VCONV).data},
+                             .a_log = weight_vec(f, l, MODEL_KDA_ALOG).data,
+                             .dt_bias = weight_vec(f, l, MODEL_KDA_DTBIAS).data};
+    return w;
+}
+
+void fold_conv(struct infer *f, uint32_t l, const struct infer_state *st, uint32_t stream,
+               struct kern_ref w, struct kern_ref x, struct kern_ref y, uint32_t n)
 {
     const struct model_config *c = f->c;
     uint32_t P = c->kda_heads * c->kda_dim;
+    struct kern_cmd *k = cmd_add(&f->cmds, KERN_CONV);
+    k->u.conv.x = x;
+    k->u.conv.y = y;
+    k->u.conv.w = w;
+    if (st->conv) {
+        size_t at = state_slot(f, l) * state_conv_floats(f) + (size_t)stream * (c->conv - 1) * P;
+        k->u.conv.hist = kern_at(st->conv, at * sizeof(float));
+    }
+    k->u.conv.xstride = k->u.conv.ystride = k->u.conv.C = P;
+    k->u.conv.K = c->conv;
+    k->u.conv.T = n;
+}
+
+void fold_kda(struct infer *f, uint32_t l, const struct infer_state *st,
+              const struct fold_weights *w, const struct fold_rows *r, uint32_t n)
+{
+    const struct model_config *c = f->c;
+    struct kern_cmd *k = cmd_add(&f->cmds, KERN_KDA);
+    k->u.kda.q = r->q;
+    k->u.kda.k = r->k;
+    k->u.kda.v = r->v;
+    k->u.kda.f = r->f;
+    k->u.kda.b = r->b;
+    k->u.kda.o = r->o;
+    k->u.kda.a_log = w->a_log;
+    k->u.kda.dt_bias = w->dt_bias;
+    k->u.kda.S = kern_at(st->kda, state_slot(f, l) * state_kda_floats(f) * sizeof(float));
+    k->u.kda.H = c->kda_heads;
+    k->u.kda.D = c->kda_dim;
+    k->u.kda.T = n;
+    k->u.kda.lower = c->gate_lower_bound;
+    k->u.kda.eps = 1e-6f;
+}
+
+/* One of the three streams: projection, short convolution and SiLU, per sequence. */
+static void kda_stream(struct infer *f, uint32_t l, const struct step *s, enum model_role proj,
+                       uint32_t stream, struct kern_ref w, struct kern_buf *out)
+{
+    uint32_t P = f->c->kda_heads * f->c->kda_dim;
     cmd_matmul(f, weight_mat(f, l, proj), kern_at(f->s.xn, 0), kern_at(f->s.raw, 0), s->T);
     for (uint32_t i = 0; i < s->n_runs; i++) {
         const struct run *r = &s->runs[i];
-        struct kern_cmd *k = cmd_add(&f->cmds, KERN_CONV);
-        k->u.conv.x = rows(f->s.raw, r->first, P);
-        k->u.conv.y = rows(out, r->first, P);
-        k->u.conv.w = weight_vec(f, l, conv).data;
-        if (r->st->conv) {
-            size_t at =
-                state_slot(f, l) * state_conv_floats(f) + (size_t)stream * (c->conv - 1) * P;
-            k->u.conv.hist = kern_at(r->st->conv, at * sizeof(float));
-        }
-        k->u.conv.xstride = k->u.conv.ystride = k->u.conv.C = P;
-        k->u.conv.K = c->conv;
-        k->u.conv.T = r->n;
+        mark_raw(f, l, r, stream);
+        fold_conv(f, l, r->st, stream, w, rows(f->s.raw, r->first, P), rows(out, r->first, P),
+                  r->n);
     }
 }
 
@@ -37,31 +76,28 @@ static void kda(struct infer *f, uint32_t l, const struct step *s)
     const struct model_config *c = f->c;
     uint32_t H = c->kda_heads, D = c->kda_dim, P = H * D;
     struct kern_ref xn = kern_at(f->s.xn, 0);
-    kda_stream(f, l, s, MODEL_KDA_Q, MODEL_KDA_QCONV, 0, f->s.q);
-    kda_stream(f, l, s, MODEL_KDA_K, MODEL_KDA_KCONV, 1, f->s.k);
-    kda_stream(f, l, s, MODEL_KDA_V, MODEL_KDA_VCONV, 2, f->s.v);
+    struct fold_weights w = fold_weights(f, l);
+    kda_stream(f, l, s, MODEL_KDA_Q, 0, w.conv[0], f->s.q);
+    kda_stream(f, l, s, MODEL_KDA_K, 1, w.conv[1], f->s.k);
+    kda_stream(f, l, s, MODEL_KDA_V, 2, w.conv[2], f->s.v);
     cmd_matmul(f, weight_mat(f, l, MODEL_KDA_FA), xn, kern_at(f->s.fa, 0), s->T);
     cmd_matmul(f, weight_mat(f, l, MODEL_KDA_FB), kern_at(f->s.fa, 0), kern_at(f->s.f, 0), s->T);
     cmd_matmul(f, weight_mat(f, l, MODEL_KDA_B), xn, kern_at(f->s.b, 0), s->T);
     cmd_matmul(f, weight_mat(f, l, MODEL_ATTN_G), xn, kern_at(f->s.gate, 0), s->T);
     for (uint32_t i = 0; i < s->n_runs; i++) {
         const struct run *r = &s->runs[i];
-        struct kern_cmd *k = cmd_add(&f->cmds, KERN_KDA);
-        k->u.kda.q = rows(f->s.q, r->first, P);
-        k->u.kda.k = rows(f->s.k, r->first, P);
-        k->u.kda.v = rows(f->s.v, r->first, P);
-        k->u.kda.f = rows(f->s.f, r->first, P);
-        k->u.kda.b = rows(f->s.b, r->first, H);
-        k->u.kda.o = rows(f->s.o, r->first, P);
-        k->u.kda.a_log = weight_vec(f, l, MODEL_KDA_ALOG).data;
-        k->u.kda.dt_bias = weight_vec(f, l, MODEL_KDA_DTBIAS).data;
-        k->u.kda.S = kern_at(r->st->kda, state_slot(f, l) * state_kda_floats(f) * sizeof(float));
-        k->u.kda.H = H;
-        k->u.kda.D = D;
-        k->u.kda.T = r->n;
-        k->u.kda.lower = c->gate_lower_bound;
-        k->u.kda.eps = 1e-6f;
+        struct fold_rows x = {
+            .q = rows(f->s.q, r->first, P),
+            .k = rows(f->s.k, r->first, P),
+            .v = rows(f->s.v, r->first, P),
+            .f = rows(f->s.f, r->first, P),
+            .b = rows(f->s.b, r->first, H),
+            .o = rows(f->s.o, r->first, P),
+        };
+        mark_gates(f, l, r);
+        fold_kda(f, l, r->st, &w, &x, r->n);
     }
+    mark_weights(f, l, s);
     struct kern_cmd *g = cmd_add(&f->cmds, KERN_GATED_NORM);
     g->u.gated_norm.o = g->u.gated_norm.y = kern_at(f->s.o, 0);
     g->u.gated_norm.z = kern_at(f->s.gate, 0);

@@ -271,6 +271,10 @@ static int check_rows(const struct infer *f, const struct infer_row *rows, size_
     for (size_t i = 0, first = 0; i < n; i++) {
         first = i && rows[i].state == rows[i - 1].state ? first : i;
         uint64_t pos = (uint64_t)rows[i].state->pos + (i - first);
+        const struct mark *k = &rows[i].state->mark;
+        if (k->on && pos - k->pos >= k->rows) {
+            return err_set(e, ERR_ARG, "row %zu is one more than its state's mark was made for", i);
+        }
         if (pos >= f->c->max_positions) {
             return err_set(e, ERR_LIMIT, "position %llu is beyond the model's %u positions",
                            (unsigned long long)pos, f->c->max_positions);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * generate.c: see generate.h. */
+ * generate.c: see generate.h. A pass of decoding yields the token that its last right row chooses
+ * and, before it, as much of the draft as the model chose by itself. */
 #include "node/infer/generate.h"
 
 #include "proto/base/clock.h"
@@ -11,10 +12,17 @@ struct gen {
     struct infer *f;
     const struct generate_opts *o;
     struct infer_state *st;
-    float *logits;
+    float *logits; /* of the last fed token and of each token of the draft behind it */
     void *scratch;
     struct infer_row *rows;
-    uint32_t most; /* new tokens: max_new, or what the model's positions allow */
+    uint32_t *tokens; /* prompt and answer */
+    uint32_t most;    /* new tokens: max_new, or what the model's positions allow */
+    uint32_t vocab;
+    struct spec spec;
+    struct spec_luck luck;
+    uint32_t draft[SPEC_MOST], drafted; /* in the last pass; how many */
+    uint32_t guess;                     /* the next token as a draft had it that was not used */
+    bool guessed;
 };
 
 static int feed(struct gen *g, const uint32_t *ids, size_t n, bool logits, struct err *e)
@@ -65,31 +73,134 @@ static bool is_stop(const struct generate_opts *o, uint32_t id)
     return false;
 }
 
-static int decode(struct gen *g, uint32_t vocab, struct generate_result *out, struct err *e)
+/* ---- drafts ---- */
+
+/* Ask for a draft behind the answer so far, and decide how much of it is worth it. */
+static void plan(struct gen *g, size_t n)
 {
     const struct generate_opts *o = g->o;
-    while (out->n < g->most) {
-        uint32_t id = sample_pick(&o->sample, g->logits, vocab, out->n, g->scratch);
-        receipt_add(&out->receipt, g->logits, vocab, id);
-        out->ids[out->n++] = id;
-        bool end = o->on_token && o->on_token(o->ctx, id);
-        out->stopped = is_stop(o, id);
-        if (end || out->stopped || out->n == g->most) {
+    size_t all = o->n_prompt + n, max = g->most - n - 1;
+    g->drafted = 0;
+    g->guessed = false;
+    if (o->reload_path && n < o->reload_after && o->reload_after - n - 1 < max) {
+        max = o->reload_after - n - 1; /* a pass ends where the state is to be saved */
+    }
+    struct spec_cand c = {.luck = &g->luck};
+    c.have = spec_propose(&g->spec, g->tokens, all, g->vocab, o->stop, o->n_stop, max, g->draft);
+    spec_choose(&g->spec, 1, &c, 1, SPEC_MOST);
+    g->drafted = c.use;
+    g->guessed = c.have && !c.use;
+    g->guess = g->draft[0];
+}
+
+static int mark(struct gen *g, struct err *e)
+{
+    uint64_t t = clock_ns();
+    int r = infer_state_mark(g->st, 1 + spec_most(&g->spec), e);
+    spec_rest(&g->spec, clock_ns() - t);
+    return r;
+}
+
+/* Of the last pass the first `keep` rows stay. */
+static int rewind_to(struct gen *g, uint32_t keep, struct err *e)
+{
+    uint64_t t = clock_ns();
+    int r = infer_state_rewind(g->st, keep, e);
+    spec_rest(&g->spec, clock_ns() - t);
+    return r;
+}
+
+/* A pass over the last token and the draft behind it. A draft may need what the answer does not,
+ * experts that nobody has, say: if it fails, the pass is done again without it. */
+static int pass(struct gen *g, size_t n, struct err *e)
+{
+    const uint32_t *last = g->tokens + g->o->n_prompt + n - 1;
+    struct err e1 = {0};
+    spec_begin(&g->spec);
+    if (g->drafted && mark(g, &e1)) {
+        g->drafted = 0; /* no memory: as good without */
+        g->spec.o.mode = SPEC_OFF;
+        g->spec.s.why = "there is no memory for drafts";
+    }
+    if (!g->drafted) {
+        return feed(g, last, 1, true, e);
+    }
+    g->rows[0] = (struct infer_row){g->st, *last, true};
+    for (uint32_t i = 0; i < g->drafted; i++) {
+        g->rows[1 + i] = (struct infer_row){g->st, g->draft[i], true};
+    }
+    int r = infer_forward(g->f, g->rows, 1 + g->drafted, g->logits, e);
+    if (r && r != ERR_CANCELLED && !rewind_to(g, 0, &e1)) {
+        g->drafted = 0;
+        g->spec.o.mode = SPEC_OFF;
+        g->spec.s.failed++;
+        g->spec.s.why = "a draft needed what could not be had";
+        spec_begin(&g->spec);
+        r = feed(g, last, 1, true, e);
+    }
+    return r;
+}
+
+/* ---- tokens ---- */
+
+/* Choose the next token from a row of logits. True: the answer is over. */
+static bool take(struct gen *g, const float *logits, struct generate_result *out)
+{
+    const struct generate_opts *o = g->o;
+    uint32_t id = sample_pick(&o->sample, logits, g->vocab, out->n, g->scratch);
+    receipt_add(&out->receipt, logits, g->vocab, id);
+    out->ids[out->n] = id;
+    g->tokens[o->n_prompt + out->n++] = id;
+    bool end = o->on_token && o->on_token(o->ctx, id);
+    out->stopped = is_stop(o, id);
+    return end || out->stopped || out->n == g->most;
+}
+
+/* The tokens that the logits of the last pass give: the draft's as far as it was right, and the one
+ * that the model chooses in place of the first wrong one, or behind the last. */
+static int take_all(struct gen *g, struct generate_result *out, bool *over, struct err *e)
+{
+    uint32_t right = 0;
+    for (;;) {
+        *over = take(g, g->logits + (size_t)right * g->vocab, out);
+        if (g->guessed) {
+            spec_shadow(&g->spec, &g->luck, g->guess == out->ids[out->n - 1]);
+            g->guessed = false;
+        }
+        if (*over || right == g->drafted || out->ids[out->n - 1] != g->draft[right]) {
             break;
         }
-        int r = 0;
-        if (o->reload_path && o->reload_after == out->n) {
+        right++;
+    }
+    if (!g->drafted) {
+        return 0;
+    }
+    spec_result(&g->spec, &g->luck, g->drafted, right);
+    return rewind_to(g, 1 + right, e);
+}
+
+static int decode(struct gen *g, struct generate_result *out, struct err *e)
+{
+    const struct generate_opts *o = g->o;
+    bool over = g->most == 0, first = true;
+    int r = 0;
+    while (!over && !r) {
+        if (!first) {
+            plan(g, out->n);
+            r = pass(g, out->n, e);
+        }
+        r = r ? r : take_all(g, out, &over, e);
+        if (!r && !first) {
+            spec_end(&g->spec, 1, g->drafted);
+        }
+        first = false;
+        if (!r && !over && o->reload_path && o->reload_after == out->n) {
             r = reload(g, e);
         }
-        if (!r) {
-            r = feed(g, &id, 1, true, e);
-        }
-        if (r) {
-            return r;
-        }
-        out->decoded++;
     }
-    return 0;
+    out->decoded = out->n ? out->n - 1 : 0;
+    spec_get_stats(&g->spec, &out->spec);
+    return r;
 }
 
 int generate(struct infer *f, const struct model *m, const struct generate_opts *o,
@@ -113,15 +224,19 @@ int generate(struct infer *f, const struct model *m, const struct generate_opts 
         o->prefill_chunk && o->prefill_chunk < o->n_prompt ? o->prefill_chunk : o->n_prompt;
     /* The last new token is not fed, so it needs no position. */
     uint32_t room = positions - (uint32_t)o->n_prompt + 1;
-    struct gen g = {.f = f, .o = o, .most = o->max_new < room ? o->max_new : room};
-    g.logits = malloc((size_t)vocab * sizeof *g.logits);
+    struct gen g = {.f = f, .o = o, .most = o->max_new < room ? o->max_new : room, .vocab = vocab};
+    spec_open(&g.spec, f, &o->spec);
+    size_t rows = 1 + spec_most(&g.spec);
+    g.logits = malloc(rows * vocab * sizeof *g.logits);
     g.scratch = malloc((size_t)vocab * 8);
-    g.rows = malloc(chunk * sizeof *g.rows);
+    g.rows = malloc((chunk > rows ? chunk : rows) * sizeof *g.rows);
+    g.tokens = malloc((o->n_prompt + g.most) * sizeof *g.tokens);
     out->ids = malloc((g.most ? g.most : 1) * sizeof *out->ids);
-    if (!g.logits || !g.scratch || !g.rows || !out->ids) {
+    if (!g.logits || !g.scratch || !g.rows || !g.tokens || !out->ids) {
         r = err_set(e, ERR_NOMEM, "out of memory for %u tokens", g.most);
     }
     if (!r) {
+        memcpy(g.tokens, o->prompt, o->n_prompt * sizeof *g.tokens);
         r = infer_state_new(f, &g.st, e);
     }
     receipt_begin(&out->receipt, model_root(m), "bf16", o->prompt, o->n_prompt);
@@ -132,13 +247,14 @@ int generate(struct infer *f, const struct model *m, const struct generate_opts 
     double t1 = clock_s();
     out->prefill_s = t1 - t0;
     if (!r) {
-        r = decode(&g, vocab, out, e);
+        r = decode(&g, out, e);
     }
     out->decode_s = clock_s() - t1;
     infer_state_free(g.st);
     free(g.logits);
     free(g.scratch);
     free(g.rows);
+    free(g.tokens);
     return r;
 }
 

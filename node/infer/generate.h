@@ -7,6 +7,7 @@
 #include "node/infer/infer.h"
 #include "node/infer/receipt.h"
 #include "node/infer/sample.h"
+#include "node/infer/speculate.h"
 
 struct generate_opts {
     const uint32_t *prompt; /* ids; at least one */
@@ -16,6 +17,7 @@ struct generate_opts {
     const uint32_t *stop;   /* ids that end the run (the stop id is chosen, and counted in ids) */
     size_t n_stop;          /* 0: only max_new ends it (--ignore-eos) */
     uint32_t prefill_chunk; /* rows a call; 0 = all that fit */
+    struct spec_opts spec;  /* drafts; ids and receipt are the same with any */
     /* For proofs: after this many new tokens save the state to the file, drop it, load it again. */
     const char *reload_path;
     uint32_t reload_after;
@@ -33,6 +35,7 @@ struct generate_result {
     struct receipt receipt;
     double prefill_s, decode_s;
     size_t decoded; /* tokens that decode_s paid for */
+    struct spec_stats spec;
 };
 
 int generate(struct infer *f, const struct model *m, const struct generate_opts *o,

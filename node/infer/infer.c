@@ -44,6 +44,7 @@ void infer_close(struct infer *f)
         return;
     }
     ahead_close(f);
+    mark_close(f);
     weights_close(f);
     scratch_close(f);
     free(f);

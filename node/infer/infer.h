@@ -84,7 +84,7 @@ void infer_get_ahead(const struct infer *f, struct infer_ahead *out);
 int infer_state_new(struct infer *f, struct infer_state **out, struct err *e);
 void infer_state_free(struct infer_state *s);          /* NULL allowed */
 uint32_t infer_state_pos(const struct infer_state *s); /* tokens taken in so far */
-/* An equal state that lives on its own: extend one, roll back to the other. */
+/* An equal state that lives on its own (and has no mark). */
 int infer_state_copy(const struct infer_state *s, struct infer_state **out, struct err *e);
 /* A file (mode 0600, written whole or not at all) that holds the state exactly, with model root,
  * numerics version and a SHA-256; load refuses another model, version, or a damaged file. */
@@ -94,6 +94,25 @@ int infer_state_load(struct infer *f, const char *path, struct infer_state **out
  * that is known by its configuration alone. */
 uint64_t infer_state_bytes(const struct infer *f, uint32_t pos);
 uint64_t infer_shape_bytes(const struct model_config *c, uint32_t pos);
+
+/* ---- rows that may be taken back ----
+ *
+ * infer_state_mark; forward calls that give the state at most `rows` rows more; infer_state_rewind.
+ * Then every bit of the state is as if it had taken in the first `keep` of those rows only. The
+ * latent caches just get shorter; of the KDA states and the convolution histories a copy is made at
+ * the mark, and the rows that stay are folded into it again, from what each row gave to that fold:
+ * no weight of the model is needed for it but a few small vectors. */
+
+/* Room for `rows` (at least 1) is kept from mark to mark, in memory of the state's; it goes with
+ * the state, or by infer_state_unmark. ERR_NOMEM: the state is as it was. A mark replaces the last
+ * one. */
+int infer_state_mark(struct infer_state *s, uint32_t rows, struct err *e);
+/* ERR_ARG: no mark, or fewer rows came since. A state that an error or infer_drop has made unusable
+ * comes back by keep = 0, and in no other way. On an error the state is unusable. The mark is used
+ * up. */
+int infer_state_rewind(struct infer_state *s, uint32_t keep, struct err *e);
+void infer_state_unmark(struct infer_state *s);                  /* keep all rows; frees the room */
+uint64_t infer_mark_bytes(const struct infer *f, uint32_t rows); /* that a mark takes */
 
 /* ---- the forward pass ---- */
 

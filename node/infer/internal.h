@@ -105,6 +105,7 @@ struct infer {
     uint32_t n_states; /* alive */
     bool dropping;     /* infer_drop was called since the last look */
     struct scratch s;
+    struct kern_buf **fold; /* [kda layers] fold_weights of layers that are not resident, or NULL */
     struct cmds cmds;
     struct infer_times times;
     struct ahead ahead;
@@ -113,6 +114,17 @@ struct infer {
     uint32_t *want_e; /* [n_experts] their expert ids */
     uint32_t *count;  /* [n_experts] rows per expert */
     uint32_t *start;  /* [n_experts] first entry in maps */
+};
+
+/* mark.c: what it takes to go back to where the state was. */
+struct mark {
+    bool on;
+    uint32_t pos;                /* of the state then */
+    uint32_t rows, cap;          /* that may come, that there is room for */
+    struct kern_buf *kda, *conv; /* the state's, as they were */
+    /* What came since, row by row: [kda layers][3 streams][cap][heads*dim] before the convolution,
+     * [kda layers][cap][heads*dim], [kda layers][cap][heads]. */
+    struct kern_buf *raw, *f, *b;
 };
 
 struct infer_state {
@@ -124,6 +136,7 @@ struct infer_state {
     struct kern_buf *kda;     /* [kda layers][heads][dim][dim] */
     struct kern_buf *conv;    /* [kda layers][3 streams][conv-1][heads*dim]; NULL when conv = 1 */
     struct kern_buf **latent; /* [mla layers] of [cap][kv_rank + rope] */
+    struct mark mark;
 };
 
 /* A stretch of rows of one state in the present step. */
@@ -175,6 +188,27 @@ int cmds_run(struct infer *f, struct err *e);
 /* attention.c, ffn.c: one layer's halves over the rows of a step; x = s.xn, result in s.a. */
 void attention(struct infer *f, uint32_t l, const struct step *s);
 int ffn(struct infer *f, uint32_t l, const struct step *s, struct err *e);
+
+/* The weights by which rows are folded into the state of KDA layer l. */
+struct fold_weights {
+    struct kern_ref conv[3]; /* [heads*dim][conv] */
+    struct kern_ref a_log, dt_bias;
+};
+struct fold_weights fold_weights(const struct infer *f, uint32_t l); /* the layer is held */
+/* n rows of one state: x before the convolution, y after it. */
+void fold_conv(struct infer *f, uint32_t l, const struct infer_state *st, uint32_t stream,
+               struct kern_ref w, struct kern_ref x, struct kern_ref y, uint32_t n);
+struct fold_rows {
+    struct kern_ref q, k, v, f, b, o;
+};
+void fold_kda(struct infer *f, uint32_t l, const struct infer_state *st,
+              const struct fold_weights *w, const struct fold_rows *r, uint32_t n);
+
+/* mark.c: record what the rows of a run give to a fold; for states without a mark nothing. */
+void mark_raw(struct infer *f, uint32_t l, const struct run *r, uint32_t stream);
+void mark_gates(struct infer *f, uint32_t l, const struct run *r);
+void mark_weights(struct infer *f, uint32_t l, const struct step *s);
+void mark_close(struct infer *f);
 
 /* forward.c: h = mix of nb rows of the bank and of p, weighed by norm * proj (site: H floats). */
 void mix_rows(struct infer *f, struct kern_vec norm, struct kern_vec proj, uint32_t nb, uint32_t T,

@@ -104,6 +104,7 @@ void infer_state_free(struct infer_state *s)
         return;
     }
     struct infer *f = s->f;
+    infer_state_unmark(s);
     f->be->free(f->be, s->kda);
     f->be->free(f->be, s->conv);
     for (uint32_t i = 0; s->latent && i < state_count(f, MODEL_MLA); i++) {
