@@ -94,7 +94,8 @@ static bool vote(struct fetch *f, struct flight *fl, uint32_t mine)
 
 static void claim(struct flight *fl, uint32_t chunk, uint32_t member, const uint8_t *sha)
 {
-    if (fl->n_claims < FETCH_CLAIMS_MAX) {
+    /* Of what is on record as one member's word it is not known here whose. */
+    if (member != FETCH_NOBODY && fl->n_claims < FETCH_CLAIMS_MAX) {
         struct claim *x = &fl->claim[fl->n_claims++];
         x->chunk = chunk;
         x->member = (uint8_t)member;
@@ -152,6 +153,8 @@ void fetch_on_digests(struct fetch *f, uint32_t peer, uint64_t id, uint64_t obje
                 clash = true;
                 claim(fl, first + i, c->member, c->sha);
                 claim(fl, first + i, mine, d);
+            } else if (c->member == FETCH_NOBODY) {
+                c->member = (uint8_t)mine; /* on record as the word of one, who may be this one */
             } else if (claimed >= BASIS_ORIGIN && fl->m[c->member].claimed >= BASIS_ORIGIN) {
                 c->basis = BASIS_TWO_MEMBERS;
             }

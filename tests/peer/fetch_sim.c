@@ -135,9 +135,8 @@ static bool st_digests(void *ctx, struct object_key k, uint32_t first, uint32_t 
     }
     *b = (enum basis)s->known[sim_index(k)];
     for (uint32_t i = 0; i < n; i++) {
-        memcpy(sha[i],
-               sim_sha(sim_bytes(sim_index(k), first + i), storage_chunk_len(s->size, first + i)),
-               SHA256_SIZE);
+        const uint8_t *bytes = sim_bytes(sim_index(k) + s->known_wrong, first + i);
+        memcpy(sha[i], sim_sha(bytes, storage_chunk_len(s->size, first + i)), SHA256_SIZE);
     }
     return true;
 }

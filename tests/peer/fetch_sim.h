@@ -98,8 +98,9 @@ struct sim {
     uint32_t n_oq;
     /* the storage */
     struct storage_ops ops;
-    uint8_t *known; /* [SIM_OBJECTS]: basis of digests on record, 0: none */
-    uint64_t size;  /* of each object */
+    uint8_t *known;   /* [SIM_OBJECTS]: basis of digests on record, 0: none */
+    bool known_wrong; /* they are those of other bytes */
+    uint64_t size;    /* of each object */
     uint32_t live_puts, wrong_bytes, puts_ok;
     bool full; /* put_begin says ERR_BUSY */
     struct sim_done done[SIM_OBJECTS];

@@ -163,6 +163,37 @@ static void liars(void **state)
     sim_free(s);
 }
 
+/* A digest on record that rests on one member's word, nobody knows here whose. */
+static void one_word_on_record(void **state)
+{
+    for (int wrong = 0; wrong < 2; wrong++) {
+        for (int lies = 0; lies < 2; lies++) {
+            struct sim *s = begin(30 + (uint32_t)(2 * wrong + lies));
+            memset(s->known, BASIS_ONE_MEMBER, SIM_OBJECTS);
+            s->known_wrong = wrong;
+            sim_peer(s, lies ? V_LIE : V_NONE, 50e6, 300000);
+            if (!wrong && !lies) {
+                get_all(s, 0, 10, 60 * S); /* the same word again is no second one */
+                for (int i = 0; i < 10; i++) {
+                    assert_int_equal(s->done[i].r.basis, BASIS_ONE_MEMBER);
+                }
+            } else {
+                sim_want(s, 20, FETCH_DEMAND);
+                assert_true(sim_run(s, s->now + 60 * S));
+                assert_int_equal(s->done[20].code, ERR_DIGEST);
+            }
+            sim_origin(s, 20e6, 20 * MS);
+            get_all(s, 40, 4, 60 * S);
+            for (int i = 40; i < 44; i++) {
+                assert_int_equal(s->done[i].r.basis,
+                                 wrong || lies ? BASIS_ORIGIN : BASIS_ONE_MEMBER);
+            }
+            assert_int_equal(s->wrong_bytes, 0);
+            sim_free(s);
+        }
+    }
+}
+
 static void bans_have_times(void **state)
 {
     struct sim *s = begin(16);
@@ -269,6 +300,7 @@ int main(void)
         cmocka_unit_test(slow_alone),
         cmocka_unit_test(lost_peers),
         cmocka_unit_test(liars),
+        cmocka_unit_test(one_word_on_record),
         cmocka_unit_test(bans_have_times),
         cmocka_unit_test(chaos),
     };
