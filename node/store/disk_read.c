@@ -108,12 +108,18 @@ static int open_object(struct disk *d, uint32_t id, bool past, struct open_file 
     const struct model_object *o = model_object(d->o.m, id);
     model_object_name(d->o.m, id, f->name, sizeof f->name);
     f->u.fd = -1;
+    memset(&f->at, 0, sizeof f->at);
     pthread_mutex_lock(&d->mu);
     f->dg = d->it[id].digest;
-    bool ok = adopt_where(d, id, &f->at);
+    const struct disk_item *it = &d->it[id];
+    bool left = !it->own && !it->orphan && !it->lent;
+    bool ok = left || adopt_where(d, id, &f->at);
     pthread_mutex_unlock(&d->mu);
     if (!ok) {
         return err_set(e, ERR_NOMEM, "out of memory");
+    }
+    if (left) { /* its folder has gone meanwhile, or its word: no file of ours is missing */
+        return err_set(e, ERR_OFFLINE, "%s is not on the disk any more", f->name);
     }
     if (!f->dg) {
         return err_set(e, ERR_NOTFOUND, "%s has no digest on record", f->name);

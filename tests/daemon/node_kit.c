@@ -94,7 +94,10 @@ void kit_open(struct kit_node *k, const char *model, const struct kit_node *to)
     k->o = (struct node_opts){
         .home = k->home,
         .store = {.model = model,
-                  .ram_budget = 64 << 20,
+                  .ram_budget = had.store.ram_budget ? had.store.ram_budget : 64 << 20,
+                  .mem = had.store.mem,
+                  .mirrors = had.store.mirrors,
+                  .n_mirrors = had.store.n_mirrors,
                   .disk_floor = had.store.disk_floor ? had.store.disk_floor : 1 << 20,
                   .disk_budget = had.store.disk_budget,
                   .offline = had.store.offline,

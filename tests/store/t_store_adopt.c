@@ -8,6 +8,7 @@
 #include "proto/base/clock.h"
 #include "proto/base/sha256.h"
 #include "tests/store/cache_rig.h"
+#include "tests/store/lend.h"
 #include "tests/store/share_rig.h"
 
 #include <errno.h>
@@ -19,134 +20,6 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-/* ---- folders ---- */
-
-static void copy_file(const char *from, const char *to, mode_t mode)
-{
-    static char b[1 << 16];
-    int i = open(from, O_RDONLY), o = open(to, O_WRONLY | O_CREAT | O_EXCL, 0600);
-    ssize_t n;
-    assert_true(i >= 0 && o >= 0);
-    while ((n = read(i, b, sizeof b)) > 0) {
-        assert_int_equal(write(o, b, (size_t)n), n);
-    }
-    close(i);
-    close(o);
-    chmod(to, mode);
-}
-
-/* The named shards (by number from 1, a string of digits), and config and index if wanted. */
-static void make_shards(const char *dir, const char *which, bool meta)
-{
-    mkdir(dir, 0700);
-    for (const char *c = which; *c; c++) {
-        char *from = util_path("%s/model-0000%c-of-000009.safetensors", DEMO_MODEL, *c);
-        char *to = util_path("%s/model-0000%c-of-000009.safetensors", dir, *c);
-        copy_file(from, to, 0400);
-        free(from);
-        free(to);
-    }
-    static const char *const names[] = {"config.json", "model.safetensors.index.json"};
-    for (int i = 0; i < 2 && meta; i++) {
-        char *from = util_path("%s/%s", DEMO_MODEL, names[i]),
-             *to = util_path("%s/%s", dir, names[i]);
-        copy_file(from, to, 0400);
-        free(from);
-        free(to);
-    }
-}
-
-static void hex_of_file(const char *path, char hex[2 * SHA256_SIZE + 1])
-{
-    static char b[1 << 16];
-    struct sha256 h;
-    uint8_t sha[SHA256_SIZE];
-    int fd = open(path, O_RDONLY);
-    ssize_t n;
-    sha256_init(&h);
-    while ((n = read(fd, b, sizeof b)) > 0) {
-        sha256_add(&h, b, (size_t)n);
-    }
-    close(fd);
-    sha256_done(&h, sha);
-    sha256_hex(sha, hex);
-}
-
-#define COMMIT "0123456789abcdef0123456789abcdef01234567"
-
-/* As huggingface_hub lays it out below `hub`: blobs by SHA-256, relative links. Returns the
- * snapshot. */
-static char *make_hub(const char *hub, const char *which)
-{
-    char *m = util_path("%s/models--someone--demo", hub), *blobs = util_path("%s/blobs", m);
-    char *refs = util_path("%s/refs", m), *snaps = util_path("%s/snapshots", m);
-    char *snap = util_path("%s/" COMMIT, snaps), *tmp = util_path("%s/tmp", hub);
-    char *ref = util_path("%s/main", refs);
-    mkdir(hub, 0700);
-    mkdir(m, 0700);
-    mkdir(blobs, 0700);
-    mkdir(refs, 0700);
-    mkdir(snaps, 0700);
-    mkdir(snap, 0700);
-    FILE *f = fopen(ref, "w");
-    fputs(COMMIT, f);
-    fclose(f);
-    make_shards(tmp, which, true);
-    for (const char *c = which; *c; c++) {
-        char hex[2 * SHA256_SIZE + 1];
-        char *name = util_path("model-0000%c-of-000009.safetensors", *c);
-        char *from = util_path("%s/%s", tmp, name), *link = util_path("%s/%s", snap, name);
-        hex_of_file(from, hex);
-        char *blob = util_path("%s/%s", blobs, hex), *to = util_path("../../blobs/%s", hex);
-        assert_int_equal(rename(from, blob), 0);
-        assert_int_equal(symlink(to, link), 0);
-        free(name);
-        free(from);
-        free(link);
-        free(blob);
-        free(to);
-    }
-    static const char *const names[] = {"config.json", "model.safetensors.index.json"};
-    for (int i = 0; i < 2; i++) { /* small files have names of git's digests */
-        char *from = util_path("%s/%s", tmp, names[i]), *link = util_path("%s/%s", snap, names[i]);
-        char *blob = util_path("%s/%.39s%d", blobs, COMMIT, i);
-        char *to = util_path("../../blobs/%.39s%d", COMMIT, i);
-        assert_int_equal(rename(from, blob), 0);
-        assert_int_equal(symlink(to, link), 0);
-        free(from);
-        free(link);
-        free(blob);
-        free(to);
-    }
-    rmdir(tmp);
-    free(m);
-    free(blobs);
-    free(refs);
-    free(snaps);
-    free(tmp);
-    free(ref);
-    return snap;
-}
-
-/* Each step-th expert as a file of its own. */
-static void make_experts(const struct model *m, const char *dir, uint32_t step)
-{
-    mkdir(dir, 0700);
-    for (uint32_t id = 0; id < model_object_count(m); id += step) {
-        const struct model_object *o = model_object(m, id);
-        if (o->kind != MODEL_EXPERT) {
-            continue;
-        }
-        char *p = util_path("%s/L%u-E%u.bin", dir, o->layer, o->index);
-        uint8_t *truth = util_truth(m, DEMO_MODEL, id);
-        int fd = open(p, O_WRONLY | O_CREAT | O_EXCL, 0400);
-        assert_int_equal(write(fd, truth, (size_t)o->size), (ssize_t)o->size);
-        close(fd);
-        free(truth);
-        free(p);
-    }
-}
 
 static void adopt(struct rig *r, const char *dir)
 {
@@ -218,7 +91,7 @@ static void t_shards(void **s)
     (void)s;
     rig_start(&r);
     char *dir = util_path("%s/shards", r.tmp), *link = util_path("%s/link", r.tmp);
-    make_shards(dir, "2579", false);
+    lend_shards(dir, "2579", false);
     symlink(dir, link);
     chmod(dir, 0500);
     struct stat before, after;
@@ -287,7 +160,7 @@ static void t_hub(void **s)
     (void)s;
     rig_start(&r);
     char *hub = util_path("%s/hub", r.tmp);
-    char *snap = make_hub(hub, "1346");
+    char *snap = lend_hub(hub, "1346");
     char *model = util_path("%s/models--someone--demo", hub), *real = realpath(snap, NULL);
     /* the cache, the model's folder, the snapshot, and HF_HOME */
     const char *const dirs[] = {hub, model, snap, r.tmp};
@@ -332,7 +205,7 @@ static void t_experts(void **s)
     rig_start(&r);
     char *dir = util_path("%s/deltafin", r.tmp), *in = util_path("%s/deltafin/k3-experts", r.tmp);
     mkdir(dir, 0700);
-    make_experts(r.m, in, 3);
+    lend_experts(r.m, in, 0, 3);
     /* what is no expert file of this model, and one that is too short */
     static const char *const odd[] = {"L1-E0.bin.tmp", "L01-E0.bin", "L0-E0.bin", "L1-E999.bin",
                                       "L-E.bin",       "L1-E00.bin", "notes.txt"};
@@ -380,7 +253,7 @@ static void t_unplugged(void **s)
 #ifdef __linux__
     mounted = mount(src, vol, NULL, MS_BIND, NULL) == 0;
 #endif
-    make_shards(in, "123456789", true);
+    lend_shards(in, "123456789", true);
     adopt(&r, in);
     for (uint32_t id = 0; id < r.n / 2; id++) {
         get_right(&r, id);
@@ -460,7 +333,7 @@ static void t_changed(void **s)
     rig_start(&r);
     char *dir = util_path("%s/shards", r.tmp),
          *shard = util_path("%s/model-00004-of-000009.safetensors", dir);
-    make_shards(dir, "48", false);
+    lend_shards(dir, "48", false);
     adopt(&r, dir);
     get_all(&r, 1);
     uint64_t base = origin_bytes(&r);
@@ -520,7 +393,7 @@ static void t_other_model(void **s)
     (void)s;
     rig_start(&r);
     char *dir = util_path("%s/shards", r.tmp), *conf = util_path("%s/config.json", dir);
-    make_shards(dir, "23", true);
+    lend_shards(dir, "23", true);
     chmod(conf, 0600);
     poke(conf, -3, 0);
     adopt(&r, dir);
@@ -546,7 +419,7 @@ static void t_denied(void **s)
     assert_int_equal(unlink(own), 0);
     char *dir = util_path("%s/shards", r.tmp),
          *shard = util_path("%s/model-00005-of-000009.safetensors", dir);
-    make_shards(dir, "5", false);
+    lend_shards(dir, "5", false);
     chmod(shard, 0600);
     rig_open(&r);
     assert_true(in_shards(&r, id, "5"));
