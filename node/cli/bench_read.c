@@ -5,7 +5,7 @@
  * so that both meet the same machine. */
 #include "node/cli/bench_read.h"
 
-#include "node/cli/plat.h"
+#include "node/cli/home.h"
 #include "node/store/store.h"
 #include "proto/base/clock.h"
 
@@ -326,13 +326,7 @@ int cli_bench_read(struct cli *c, const char *model, const char *home, const cha
     struct err e = {0};
     struct buf dir;
     buf_init(&dir, 4096);
-    int r = cache ? buf_adds(&dir, cache) : home ? buf_adds(&dir, home) : plat_home(&dir, &e);
-    if (!r && !cache) {
-        r = buf_adds(&dir, "/cache");
-    }
-    if (r && !e.code) {
-        err_set(&e, r, "the cache's path: %s", err_text(r));
-    }
+    int r = cli_cache_find(cache, home, NULL, &dir, &e);
     struct bench_read *b = r ? NULL : calloc(1, sizeof *b);
     if (!r && !b) {
         r = err_set(&e, ERR_NOMEM, "out of memory");

@@ -7,9 +7,9 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct command *const subs[] = {
-    &cmd_cache_adopt, &cmd_cache_budget, &cmd_cache_ls,   &cmd_cache_path,
-    &cmd_cache_rm,    &cmd_cache_verify, &cmd_cache_warm, NULL};
+static const struct command *const subs[] = {&cmd_cache_adopt,  &cmd_cache_budget, &cmd_cache_ls,
+                                             &cmd_cache_move,   &cmd_cache_path,   &cmd_cache_rm,
+                                             &cmd_cache_verify, &cmd_cache_warm,   NULL};
 
 const struct opt cache_where_table[CACHE_WHERE_COUNT] = {
     {"home", "DIR",
@@ -20,19 +20,28 @@ const struct opt cache_where_table[CACHE_WHERE_COUNT] = {
      0, 0, NULL},
 };
 
-int cache_where_open(struct cli *c, const struct cache_where *w, struct cli_home *h,
-                     struct buf *folder, struct err *e)
+static int find(struct cli *c, const struct cache_where *w, struct cli_home *h, struct buf *folder,
+                bool named, struct err *e)
 {
     memset(h, 0, sizeof *h);
     if (w->cache && w->home.home) {
         return err_set(e, ERR_ARG, "give only one of --home and --cache");
     }
     int r = w->cache ? 0 : cli_home_open(h, c, &w->home, HOME_PATH, e);
-    if (!r) {
-        r = w->cache ? buf_adds(folder, w->cache) : buf_addf(folder, "%s/cache", h->path);
-        r = r ? err_set(e, ERR_LIMIT, "the path of the cache folder is too long") : 0;
-    }
-    return r;
+    return r ? r
+             : cli_cache_find(w->cache, h->path, named ? folder : NULL, named ? NULL : folder, e);
+}
+
+int cache_where_open(struct cli *c, const struct cache_where *w, struct cli_home *h,
+                     struct buf *folder, struct err *e)
+{
+    return find(c, w, h, folder, false, e);
+}
+
+int cache_where_named(struct cli *c, const struct cache_where *w, struct cli_home *h,
+                      struct buf *folder, struct err *e)
+{
+    return find(c, w, h, folder, true, e);
 }
 
 bool cache_expert(const char *s, uint32_t *layer, uint32_t *expert)

@@ -106,15 +106,12 @@ static void exam_cache(struct exam *x, const char *cache, const char *home)
     char a[CLI_NUM];
     uint64_t room;
     buf_init(&path, 4096);
-    if (!cache) {
-        if ((home ? buf_adds(&path, home) : plat_home(&path, &e)) || buf_adds(&path, "/cache")) {
-            say(x, WARN, "cache", "%s",
-                e.msg[0] ? e.msg : "the path of the data folder is too long");
-            buf_free(&path);
-            return;
-        }
-        cache = path.p;
+    if (cli_cache_find(cache, home, NULL, &path, &e)) {
+        say(x, WARN, "cache", "%s", e.msg);
+        buf_free(&path);
+        return;
     }
+    cache = path.p;
     struct stat sb;
     bool there = !stat(cache, &sb);
     if (there && !S_ISDIR(sb.st_mode)) {
@@ -225,11 +222,8 @@ static bool exam_origin(struct exam *x, const struct model_opts *o)
     bool url =
         !r && (!strncasecmp(source.p, "http://", 7) || !strncasecmp(source.p, "https://", 8));
     if (url) {
-        r = o->cache  ? buf_adds(&cache, o->cache)
-            : o->home ? buf_addf(&cache, "%s/cache", o->home)
-                      : plat_home(&cache, &e) || buf_adds(&cache, "/cache");
-        r = r ? err_set(&e, ERR_LIMIT, "the path of the data folder is too long")
-              : cli_net_open(&net, &o->net, o->offline, cache.p, &source, &e);
+        r = cli_cache_find(o->cache, o->home, NULL, &cache, &e);
+        r = r ? r : cli_net_open(&net, &o->net, o->offline, cache.p, &source, &e);
     }
     bool known = !r;
     if (url && !r && net.offline) {

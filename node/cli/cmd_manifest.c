@@ -46,8 +46,7 @@ static const struct opt_group groups[] = {
 static int cache_of(const struct manifest_opts *o, const struct cli_home *h, struct buf *out,
                     struct err *e)
 {
-    int r = o->cache ? buf_adds(out, o->cache) : buf_addf(out, "%s/cache", h->path);
-    return r ? err_set(e, r, "the cache's path: %s", err_text(r)) : 0;
+    return cli_cache_find(o->cache, h->path, NULL, out, e);
 }
 
 /* ---- show ---- */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * cmd_serve.c: `shoal serve`: the API on one machine, without a node and without peers. */
 #include "node/cli/budget.h"
+#include "node/cli/home.h"
 #include "node/cli/plat.h"
 #include "node/cli/service.h"
 
@@ -96,15 +97,11 @@ static int run(struct cli *c, const void *opts, int argc, char **argv)
     buf_init(&cache, 4096);
     buf_init(&base, 4096);
     struct service_setup u = {.o = &so, .c = c, .demo = !mo.model};
-    int r = mo.home && buf_addf(&cache, "%s/cache", mo.home)
-                ? err_set(&e, ERR_LIMIT, "the path of --home is too long")
-                : 0;
-    if (mo.home) {
-        u.states = mo.home;
+    int r = mo.home || mo.cache ? cli_cache_find(mo.cache, mo.home, NULL, &cache, &e) : 0;
+    if (mo.home || mo.cache) {
+        u.states = mo.home ? mo.home : cache.p;
         mo.cache = cache.p;
         mo.home = NULL;
-    } else {
-        u.states = mo.cache;
     }
     struct service *v = r ? NULL : service_new();
     if (!r && !v) {

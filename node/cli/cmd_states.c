@@ -98,7 +98,12 @@ static int run(struct cli *c, const void *opts, int argc, char **argv)
         return cli_usage(c, "give only one of --home and --cache");
     }
     if (o->cache) {
-        return ls ? list(c, o->cache, &e) : clear(c, NULL, o->cache, &e);
+        struct buf at;
+        buf_init(&at, 4096);
+        int k = cli_cache_find(o->cache, NULL, NULL, &at, &e);
+        k = k ? cli_fail(c, &e) : ls ? list(c, at.p, &e) : clear(c, NULL, at.p, &e);
+        buf_free(&at);
+        return k;
     }
     int r = cli_home_open(&h, c, &o->home, HOME_PATH, &e);
     int status = r ? cli_fail(c, &e) : ls ? list(c, h.path, &e) : clear(c, &h, h.path, &e);

@@ -322,9 +322,8 @@ static int find_net(struct up *u, const struct up_opts *o, struct err *e)
 {
     struct buf cache;
     buf_init(&cache, 4096);
-    int r = buf_addf(&cache, "%s/cache", u->home.path)
-                ? err_set(e, ERR_LIMIT, "the path of the data folder is too long")
-                : cli_net_open(&u->net, &o->net, o->offline, cache.p, &u->source, e);
+    int r = cli_cache_find(NULL, u->home.path, NULL, &cache, e);
+    r = r ? r : cli_net_open(&u->net, &o->net, o->offline, cache.p, &u->source, e);
     if (!r && u->net.said[0]) {
         cli_note(u->c, "%s", u->net.said);
     }

@@ -4,6 +4,7 @@
 
 #include "node/cli/plat.h"
 #include "node/daemon/node.h"
+#include "node/store/place.h"
 #include "peer/home.h"
 
 #include <stdlib.h>
@@ -119,6 +120,24 @@ const char *cli_home_flag(struct cli_home *h)
     bool same = !plat_home(&standard, &e) && !strcmp(standard.p, h->path);
     buf_free(&standard);
     return same ? "" : cli_home_named(h);
+}
+
+int cli_cache_find(const char *cache, const char *home, struct buf *named, struct buf *out,
+                   struct err *e)
+{
+    struct buf b;
+    buf_init(&b, PLACE_PATH_MAX);
+    int r = cache || home ? 0 : plat_home(&b, e);
+    if (!r) {
+        r = cache  ? buf_adds(&b, cache)
+            : home ? buf_addf(&b, "%s/cache", home)
+                   : buf_adds(&b, "/cache");
+        r = r || !named ? r : buf_adds(named, b.p);
+        r = r ? err_set(e, ERR_LIMIT, "the path of the cache folder is too long") : 0;
+    }
+    r = r || !out ? r : place_find(b.p, out, e);
+    buf_free(&b);
+    return r;
 }
 
 void cli_id_json(json_t *o, const struct key_id *id)

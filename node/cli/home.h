@@ -38,6 +38,12 @@ void cli_home_close(struct cli_home *h);
 const char *cli_home_flag(struct cli_home *h);
 const char *cli_home_named(struct cli_home *h);
 
+/* The cache folder that options mean: `cache`, else that of `home` (NULL: the standard one); *named
+ * (may be NULL) as it is named, *out where it lies now (node/store/place.h). Both are appended to.
+ */
+int cli_cache_find(const char *cache, const char *home, struct buf *named, struct buf *out,
+                   struct err *e);
+
 /* {"home", "node", "short", "group", "keeper", "member", "members", "roster_version"}: null where
  * there is none. "member" is false for a node that was removed. */
 json_t *cli_home_json(const struct cli_home *h);

@@ -4,6 +4,7 @@
 
 #include "kernels/cpu.h"
 #include "node/cli/budget.h"
+#include "node/cli/home.h"
 #include "node/cli/plat.h"
 #include "node/daemon/node.h"
 #include "node/demo/where.h"
@@ -104,14 +105,10 @@ static int find_source(struct cli_session *s, const struct model_opts *o, struct
 
 static int find_cache(struct cli_session *s, const struct model_opts *o, struct err *e)
 {
-    s->cache = o->cache;
-    if (s->cache || (!o->home && !is_url(s->source))) {
+    if (!o->cache && !o->home && !is_url(s->source)) {
         return 0;
     }
-    int r = o->home ? buf_adds(&s->cache_buf, o->home) : plat_home(&s->cache_buf, e);
-    if (!r && buf_adds(&s->cache_buf, "/cache")) {
-        r = err_set(e, ERR_LIMIT, "the path of the data folder is too long");
-    }
+    int r = cli_cache_find(o->cache, o->home, NULL, &s->cache_buf, e);
     s->cache = s->cache_buf.p;
     return r;
 }

@@ -8,6 +8,7 @@
  * store loses its upstream and closes. */
 #include "node/daemon/node_int.h"
 
+#include "node/store/place.h"
 #include "node/store/upkeep.h"
 #include "proto/base/clock.h"
 #include "proto/base/file.h"
@@ -137,6 +138,22 @@ static char *copy(const char *s)
     return s ? strdup(s) : NULL;
 }
 
+/* HOME/cache, or what was given, or where that was moved to. */
+static int find_cache(struct node *n, const struct node_opts *o, struct err *e)
+{
+    struct buf named, at;
+    buf_init(&named, PLACE_PATH_MAX);
+    buf_init(&at, PLACE_PATH_MAX);
+    int r = o->store.cache_dir ? buf_adds(&named, o->store.cache_dir)
+                               : buf_addf(&named, "%s/cache", o->home);
+    r = r ? err_set(e, ERR_LIMIT, "the path of the cache folder is too long")
+          : place_find(named.p, &at, e);
+    n->cache = r ? NULL : strdup(at.p);
+    buf_free(&named);
+    buf_free(&at);
+    return r || n->cache ? r : err_set(e, ERR_NOMEM, "out of memory");
+}
+
 static struct node *make(const struct node_opts *o, struct err *e)
 {
     struct node *n = calloc(1, sizeof *n);
@@ -149,16 +166,16 @@ static struct node *make(const struct node_opts *o, struct err *e)
     n->o = *o;
     n->home = copy(o->home);
     n->model = copy(o->store.model);
-    size_t room = o->home ? strlen(o->home) + sizeof "/cache" : 0;
-    n->cache = o->store.cache_dir ? copy(o->store.cache_dir) : malloc(room ? room : 1);
-    if (n->cache && n->home && !o->store.cache_dir) {
-        snprintf(n->cache, room, "%s/cache", n->home);
-    }
+    int placed = o->home && *o->home ? find_cache(n, o, e) : 0;
     pthread_mutex_init(&n->mu, NULL);
     pthread_cond_init(&n->tick, NULL);
     yield_init(&n->yield);
     gave_init(&n->gave);
     files_host_name(n->name);
+    if (placed) {
+        node_close(n);
+        return NULL;
+    }
     if (!n->cache || !n->home || !*n->home || (o->store.model && !n->model)) {
         node_close(n);
         err_set(e, o->home && *o->home ? ERR_NOMEM : ERR_ARG,

@@ -6,6 +6,7 @@
 #include "node/store/disk_inner.h"
 #include "node/store/journal.h"
 #include "node/store/layout.h"
+#include "node/store/place.h"
 #include "node/store/uncached.h"
 #include "proto/base/file.h"
 
@@ -237,7 +238,8 @@ static int open_model(struct disk *d, struct err *e)
     if (lock < 0) {
         return e ? e->code : ERR_IO;
     }
-    int r = file_mkdirs(d->dir, e);
+    int r = place_still(d->o.cache_dir, e);
+    r = r ? r : file_mkdirs(d->dir, e);
     if (!r) {
         r = check_root(d, hex, e);
     }

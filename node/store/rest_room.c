@@ -21,7 +21,7 @@
 /* ---- is it open? ---- */
 
 /* Each process that has a model open holds the lock of its folder in tmp/ (session.h). */
-static bool in_use(const char *model_dir)
+bool rest_in_use(const char *model_dir, long *pid)
 {
     char *tmp = layout_path("%s/tmp", model_dir);
     DIR *d = tmp ? opendir(tmp) : NULL;
@@ -33,6 +33,9 @@ static bool in_use(const char *model_dir)
         if (fd >= 0) {
             used = flock(fd, LOCK_EX | LOCK_NB) != 0;
             close(fd);
+            if (used && pid) {
+                *pid = strncmp(x->d_name, "s-", 2) ? 0 : strtol(x->d_name + 2, NULL, 10);
+            }
         }
         free(p);
     }
@@ -211,7 +214,7 @@ int rest_count(const char *cache_dir, const struct rest_model *x, struct rest_co
     if (n && days[n - 1].day == kept_today()) {
         out->written_today = days[n - 1].bytes;
     }
-    out->in_use = in_use(dir);
+    out->in_use = rest_in_use(dir, NULL);
     free(k.by_layer);
     free(dir);
     return 0;
@@ -327,7 +330,7 @@ int rest_drop(const char *cache_dir, const struct rest_model *x, const struct re
     int r = 0, lock = o->dry ? -1 : layout_lock(cache_dir, e); /* nobody opens it meanwhile */
     if (!o->dry && lock < 0) {
         r = ERR_IO;
-    } else if (!o->dry && in_use(dir)) {
+    } else if (!o->dry && rest_in_use(dir, NULL)) {
         r = err_set(e, ERR_BUSY, "a process has model %s open: end it, or try again later",
                     x->folder);
     }

@@ -6,6 +6,10 @@
 
 #include "node/store/at_rest.h"
 
+/* Has a process this model (its folder) open? *pid (may be NULL) is one that has, 0 where it is not
+ * known. */
+bool rest_in_use(const char *model_dir, long *pid);
+
 struct rest_count {
     uint64_t objects, bytes; /* files of experts and of the spine */
     uint64_t experts, expert_bytes;

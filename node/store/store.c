@@ -6,6 +6,7 @@
 #include "node/store/meta.h"
 #include "node/store/mirrors.h"
 #include "node/store/origin.h"
+#include "node/store/place.h"
 #include "node/store/sync.h"
 #include "node/store/vouch.h"
 #include "proto/base/clock.h"
@@ -186,6 +187,21 @@ static int open_tiers(struct store *st, struct err *e)
     return r;
 }
 
+/* The cache folder may have been moved. */
+static int find_place(struct store *st, struct err *e)
+{
+    struct buf at;
+    buf_init(&at, PLACE_PATH_MAX);
+    int r = place_find(st->cache_dir, &at, e);
+    char *s = r ? NULL : strdup(at.p);
+    if (s) {
+        free(st->cache_dir);
+        st->cache_dir = s;
+    }
+    buf_free(&at);
+    return r || s ? r : err_set(e, ERR_NOMEM, "out of memory");
+}
+
 int store_open(const struct store_opts *o, struct store **out, struct err *e)
 {
     *out = NULL;
@@ -224,7 +240,8 @@ int store_open(const struct store_opts *o, struct store **out, struct err *e)
         free(st);
         return err_set(e, r, "out of memory");
     }
-    r = open_tiers(st, e);
+    r = st->cache_dir ? find_place(st, e) : 0;
+    r = r ? r : open_tiers(st, e);
     if (!r) {
         st->n_ent = model_object_count(st->m);
         st->ent = calloc(st->n_ent ? st->n_ent : 1, sizeof *st->ent);

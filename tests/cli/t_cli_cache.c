@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * t_cli_cache.c: shoal cache budget, ls, path and rm: with and without a running node. */
+ * t_cli_cache.c: shoal cache budget, ls, path, rm and move: with and without a running node. */
 #include "ask.h"
 #include "homes.h"
 
@@ -258,13 +258,76 @@ static void t_beside_node(void **state)
     homes_drop(dir);
 }
 
+/* A home whose cache is moved goes on as it was, with the same answers and nothing fetched. */
+static void t_move(void **state)
+{
+    char *dir = homes_new(), *home = homes_at(dir, "home"), *cache = homes_at(dir, "home/cache"),
+         *to = homes_at(dir, "big/cache"), *in = homes_at(dir, "home/cache/models/x");
+    DO("setup", MODEL, "--full", "--home", home);
+    json_t *first = MUST("run", "--ids", "1,2,3", "--max-new", "4", "--home", home);
+    struct spawn_child c;
+    json_t *ready = UP(&c, home, "--model", MODEL);
+    char who[64];
+    snprintf(who, sizeof who, "process %.0f uses this cache", num_of(ready, "pid"));
+    FAILS(who, "cache", "move", to, "--home", home);
+    json_decref(ready);
+    assert_int_equal(spawn_end(&c, SIGTERM), 0);
+    FAILS("part of the cache itself", "cache", "move", in, "--home", home);
+    FAILS("something else in", "cache", "move", MODEL, "--home", home);
+    struct spawn_result r;
+    SPAWN(&r, NULL, "cache", "move", "--home", home);
+    assert_int_equal(r.status, 2);
+    spawn_free(&r);
+    json_t *j = MUST("cache", "move", to, "--home", home);
+    assert_string_equal(str_of(j, "to"), to);
+    assert_string_equal(str_of(j, "from"), cache);
+    assert_true(num_of(j, "bytes") > 19116224 && num_of(j, "left_out") == 0);
+    json_decref(j);
+    FAILS("lies in", "cache", "move", to, "--home", home);
+    j = MUST("cache", "path", "2.5", "--home", home);
+    assert_non_null(strstr(str_of(j, "path"), "big/cache/models"));
+    json_decref(j);
+    expect_experts("--home", home, EXPERTS);
+    expect_experts("--cache", to, EXPERTS);
+    DO("cache", "verify", "--deep", "--home", home);
+    json_t *second = MUST("run", "--ids", "1,2,3", "--max-new", "4", "--home", home);
+    assert_string_equal(str_of(second, "receipt"), str_of(first, "receipt"));
+    assert_true(num_of(second, "stats.origin_bytes") == 0);
+    ready = UP(&c, home, "--model", MODEL);
+    json_t *s = status_of(home);
+    assert_string_equal(str_of(object(object(s, "tiers"), "disk"), "folder"), to);
+    json_decref(s);
+    json_decref(ready);
+    assert_int_equal(spawn_end(&c, SIGTERM), 0);
+    /* another folder in its place is not taken for it */
+    char *gone = homes_at(dir, "gone");
+    assert_int_equal(rename(to, gone), 0);
+    assert_int_equal(mkdir(to, 0700), 0);
+    FAILS("connect its volume", "run", "--ids", "1", "--max-new", "1", "--home", home);
+    FAILS("connect its volume", "cache", "ls", "--home", home);
+    assert_int_equal(rmdir(to), 0);
+    assert_int_equal(rename(gone, to), 0);
+    DO("cache", "move", cache, "--home", home);
+    j = MUST("cache", "path", "--home", home);
+    assert_string_equal(str_of(j, "path"), cache);
+    json_decref(j);
+    expect_experts("--home", home, EXPERTS);
+    json_decref(first);
+    json_decref(second);
+    free(gone);
+    free(in);
+    free(to);
+    free(cache);
+    free(home);
+    homes_drop(dir);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(t_budget_kept),
-        cmocka_unit_test(t_budget_running),
-        cmocka_unit_test(t_files),
-        cmocka_unit_test(t_beside_node),
+        cmocka_unit_test(t_budget_kept), cmocka_unit_test(t_budget_running),
+        cmocka_unit_test(t_files),       cmocka_unit_test(t_beside_node),
+        cmocka_unit_test(t_move),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT
  * fuzz_store.c: what the store reads from outside: the head of an HTTP answer, the digest journal,
  * the list of metadata, signed addresses, names of a hub's models, the list of adopted folders,
- * names of expert files, where a scrub stands. The first byte chooses which. */
+ * names of expert files, where a scrub stands, the marks of a moved cache. The first byte chooses
+ * which. */
 #include "node/store/adopt_list.h"
 #include "node/store/http_head.h"
 #include "node/store/hub.h"
 #include "node/store/journal.h"
 #include "node/store/meta_list.h"
+#include "node/store/place.h"
 #include "node/store/scrub.h"
 #include "node/store/signed_url.h"
 
@@ -140,6 +142,22 @@ static void scrub(const char *p, size_t n)
     }
 }
 
+static void marks(const char *p, size_t n)
+{
+    for (int paths = 0; paths < 3; paths++) {
+        struct place_mark m;
+        bool good = place_mark_parse(p, n, paths, &m);
+        if (good && (strlen(m.id) != PLACE_ID || (paths > 0) != (m.root && *m.root == '/') ||
+                     (paths > 1) != (m.from && *m.from == '/'))) {
+            abort();
+        }
+        if (!good && (m.root || m.from)) {
+            abort();
+        }
+        place_mark_free(&m);
+    }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
 {
     if (!n) {
@@ -152,6 +170,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
         adopted(text, n - 1);
     } else if (*p == 'e') {
         expert_name(text, n - 1);
+    } else if (*p == 'm') {
+        marks(text, n - 1);
     } else if (*p == 's') {
         scrub(text, n - 1);
     } else if (*p == 'n') {

@@ -215,6 +215,12 @@ int rename(const char *from, const char *to)
     return e ? (int)failed(e) : (int)syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
 }
 
+int link(const char *from, const char *to)
+{
+    int e = fault(FAILING_RENAME, path_is_ours(from));
+    return e ? (int)failed(e) : (int)syscall(SYS_linkat, AT_FDCWD, from, AT_FDCWD, to, 0);
+}
+
 int unlink(const char *path)
 {
     int e = fault(FAILING_UNLINK, path_is_ours(path));

@@ -12,7 +12,7 @@ enum failing_call {
     FAILING_MKDIR,
     FAILING_WRITE,
     FAILING_SYNC,
-    FAILING_RENAME,
+    FAILING_RENAME, /* link, too */
     FAILING_UNLINK, /* rmdir, too */
     FAILING_TRUNCATE,
     FAILING_CALLS

@@ -3,14 +3,16 @@
  * while, with ENOSPC, EIO, EINTR and short writes, while objects come and leave. Every object asked
  * for comes, and is right; when calls work again the cache is written again, without a restart;
  * afterwards catalog, files and bitmap agree, nothing is left over, and the cache serves what it
- * says it has. In the suite some calls of each kind; `t_store_failing all [KIND]` has each of them.
- */
+ * says it has. The same while the cache is moved to another folder. In the suite some calls of each
+ * kind; `t_store_failing all [KIND]` has each of them, `t_store_failing moves [KIND]` those of the
+ * moves. */
 #include "tests/store/agree.h"
 #include "tests/store/cache_rig.h"
 #include "tests/store/failing.h"
 #include "tests/store/share_rig.h"
 
 #include "node/store/engine.h"
+#include "node/store/rest_move.h"
 #include "proto/base/clock.h"
 
 #include <errno.h>
@@ -31,6 +33,8 @@ static struct {
     bool all;
     const char *only; /* kind of call, or NULL */
     uint32_t rounds, fired;
+    uint32_t whole, moves, moves_failed, moves_done; /* in spite of it */
+    uint64_t calls[FAILING_CALLS + 1];               /* of the last move */
 } g;
 
 struct fault {
@@ -129,7 +133,8 @@ static void no_orphans(struct store *st, const struct fault *f)
     }
 }
 
-static void check_after(const struct fault *f)
+/* Returns the number of objects on disk. */
+static uint32_t check_after(const struct fault *f, const char *at)
 {
     struct store *st;
     struct err e = {0};
@@ -138,7 +143,11 @@ static void check_after(const struct fault *f)
         fail_msg("%s", e.msg);
     }
     no_orphans(st, f);
-    agree(st->disk, g.cache, st->m);
+    uint32_t files = agree(st->disk, st->cache_dir, st->m);
+    if (at && strcmp(st->cache_dir, at) != 0) {
+        about(f, "the cache lies elsewhere");
+        fail_msg("in %s, not %s", st->cache_dir, at);
+    }
     for (uint32_t id = 0; id < st->n_ent; id++) {
         if (disk_has(st->disk, id)) {
             uint8_t *have = malloc(model_object(st->m, id)->size);
@@ -153,6 +162,7 @@ static void check_after(const struct fault *f)
         }
     }
     store_close(st);
+    return files;
 }
 
 static void one_round(const struct fault *f)
@@ -203,39 +213,156 @@ static void one_round(const struct fault *f)
     store_close(st);
     failing_off();
     assert_int_equal(failing_open_files(), 0);
-    check_after(f);
+    check_after(f, NULL);
+}
+
+static const struct {
+    enum failing_call kind;
+    int error;
+} faults[] = {
+    {FAILING_OPEN, ENOSPC},
+    {FAILING_OPEN, EIO},
+    {FAILING_OPEN, EINTR},
+    {FAILING_READING, EIO},
+    {FAILING_READING, EINTR},
+    {FAILING_MKDIR, ENOSPC},
+    {FAILING_MKDIR, EIO},
+    {FAILING_WRITE, ENOSPC},
+    {FAILING_WRITE, EIO},
+    {FAILING_WRITE, EINTR},
+    {FAILING_WRITE, FAILING_SHORT},
+    {FAILING_SYNC, ENOSPC},
+    {FAILING_SYNC, EIO},
+    {FAILING_SYNC, EINTR},
+    {FAILING_RENAME, ENOSPC},
+    {FAILING_RENAME, EIO},
+    {FAILING_UNLINK, EIO},
+    {FAILING_UNLINK, EINTR},
+    {FAILING_TRUNCATE, EIO},
+    {FAILING_TRUNCATE, EINTR},
+    {FAILING_CALLS, ENOSPC},
+    {FAILING_CALLS, EIO},
+};
+
+/* ---- while the cache is moved ---- */
+
+#define N_FAULTS (2 * sizeof faults / sizeof *faults)
+
+/* Opened by its name, the cache has what it had; but what could not be read stayed behind, and one
+ * expert may have made room for the switch on a full volume. */
+static void check_moved(const struct fault *f, const char *at)
+{
+    g.log.n = 0;
+    memset(g.log.text, 0, sizeof g.log.text);
+    uint32_t files = check_after(f, at), may_lack = f->kind == FAILING_READING ? g.whole
+                                                    : f->error == ENOSPC       ? 1
+                                                                               : 0;
+    if (files > g.whole || files + may_lack < g.whole) {
+        about(f, "objects were lost in a move");
+        fail_msg("%u of %u", files, g.whole);
+    }
+    /* a catalog that could not be read is made anew, and says so */
+    if (f->kind != FAILING_READING &&
+        (strstr(g.log.text, "damaged") || strstr(g.log.text, "missing"))) {
+        about(f, "damage after a move");
+        fail();
+    }
+}
+
+static void move_round(const struct fault *f, bool copy)
+{
+    char *to = util_path("%s/to", g.tmp), cmd[3000];
+    struct err e = {0};
+    struct rest_moved m;
+    struct rest_move o = {.cache = g.cache, .to = to, .copy = copy};
+    util_rmtree(g.cache);
+    util_rmtree(to);
+    snprintf(cmd, sizeof cmd, "cp -a '%s/whole' '%s'", g.tmp, g.cache);
+    assert_int_equal(system(cmd), 0);
+    failing_set(f->kind, f->from, f->times, f->error);
+    int r = rest_move(&o, &m, &e);
+    bool failed = failing_failed() != 0;
+    failing_off();
+    for (int k = 0; k <= FAILING_CALLS; k++) {
+        g.calls[k] = failing_count((enum failing_call)k);
+    }
+    assert_int_equal(failing_open_files(), 0);
+    assert_true(!r || (e.code && e.msg[0]));
+    g.moves++;
+    g.moves_failed += failed;
+    g.moves_done += failed && !r;
+    check_moved(f, r ? NULL : to);
+    if (r && rest_move(&o, &m, &e) && !strstr(e.msg, "already")) {
+        about(f, "the move is not gone on with");
+        fail_msg("%s", e.msg);
+    }
+    check_moved(f, to);
+    if (util_count_files(g.cache, "", NULL) != 1) {
+        about(f, "files are left in the old folder");
+        fail();
+    }
+    if (util_count_files(to, ".part", NULL) || util_count_files(to, "moving", NULL)) {
+        about(f, "files are left in the new folder");
+        fail();
+    }
+    free(to);
+}
+
+static void t_move(void **state)
+{
+    (void)state;
+    struct store *st;
+    struct err e = {0};
+    char *whole = util_path("%s/whole", g.tmp), *cache = g.cache;
+    g.cache = whole;
+    if (open_store(&st, &e)) {
+        fail_msg("%s", e.msg);
+    }
+    struct fault none = {.kind = FAILING_CALLS};
+    for (uint32_t i = 0; i < OBJECTS; i++) {
+        get(st, object(st->m, i), &none);
+    }
+    store_close(st);
+    g.whole = check_after(&none, whole);
+    g.cache = cache;
+    char under[1024];
+    snprintf(under, sizeof under, "%s/", g.tmp);
+    failing_under(under);
+    for (int copy = 0; copy < 2; copy++) {
+        uint64_t calls[FAILING_CALLS + 1];
+        move_round(&none, copy); /* nothing happens to it */
+        memcpy(calls, g.calls, sizeof calls);
+        for (size_t i = 0; i < N_FAULTS / 2; i++) {
+            struct fault f = {.kind = faults[i].kind, .error = faults[i].error};
+            if (g.only && strcmp(g.only, failing_name[f.kind]) != 0) {
+                continue;
+            }
+            uint64_t n = calls[f.kind], step = g.all ? 1 : n / 2 + 1;
+            for (f.from = g.all ? 0 : (i * 7 + 3) % step; f.from < n; f.from += step) {
+                f.times = 1;
+                move_round(&f, copy);
+                f.times = FOR_A_WHILE;
+                if (f.error != EINTR && (g.all ? f.from % 4 == 0 : i % 5 == 0)) {
+                    move_round(&f, copy);
+                }
+            }
+        }
+        print_message("%s: calls of a move:", copy ? "copies" : "second names");
+        for (int k = 0; k <= FAILING_CALLS; k++) {
+            print_message(" %s %llu", failing_name[k], (unsigned long long)calls[k]);
+        }
+        print_message("\n");
+    }
+    print_message("%u moves, in %u of them calls failed, %u of these were made all the same\n",
+                  g.moves, g.moves_failed, g.moves_done);
+    failing_under(g.cache);
+    util_rmtree(whole);
+    free(whole);
 }
 
 static void t_each(void **state)
 {
     (void)state;
-    static const struct {
-        enum failing_call kind;
-        int error;
-    } faults[] = {
-        {FAILING_OPEN, ENOSPC},
-        {FAILING_OPEN, EIO},
-        {FAILING_OPEN, EINTR},
-        {FAILING_READING, EIO},
-        {FAILING_READING, EINTR},
-        {FAILING_MKDIR, ENOSPC},
-        {FAILING_MKDIR, EIO},
-        {FAILING_WRITE, ENOSPC},
-        {FAILING_WRITE, EIO},
-        {FAILING_WRITE, EINTR},
-        {FAILING_WRITE, FAILING_SHORT},
-        {FAILING_SYNC, ENOSPC},
-        {FAILING_SYNC, EIO},
-        {FAILING_SYNC, EINTR},
-        {FAILING_RENAME, ENOSPC},
-        {FAILING_RENAME, EIO},
-        {FAILING_UNLINK, EIO},
-        {FAILING_UNLINK, EINTR},
-        {FAILING_TRUNCATE, EIO},
-        {FAILING_TRUNCATE, EINTR},
-        {FAILING_CALLS, ENOSPC},
-        {FAILING_CALLS, EIO},
-    };
     uint64_t calls[FAILING_CALLS + 1];
     struct fault none = {.kind = FAILING_CALLS};
     one_round(&none);
@@ -293,10 +420,11 @@ static bool read_fault(char **argv)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest each[] = {cmocka_unit_test(t_each)};
+    const struct CMUnitTest each[] = {cmocka_unit_test(t_move), cmocka_unit_test(t_each)};
     const struct CMUnitTest one[] = {cmocka_unit_test(t_again)};
     bool only = argc == 6 && read_fault(argv + 1);
-    g.all = argc > 1 && strcmp(argv[1], "all") == 0;
+    bool moves = argc > 1 && strcmp(argv[1], "moves") == 0;
+    g.all = moves || (argc > 1 && strcmp(argv[1], "all") == 0);
     g.only = argc == 3 ? argv[2] : NULL;
     g.tmp = util_tmpdir();
     g.cache = util_path("%s/cache", g.tmp);
@@ -306,6 +434,9 @@ int main(int argc, char **argv)
     rig_close(&g.giver); /* all is published */
     rig_open(&g.giver);
     failing_under(g.cache);
+    if (moves) {
+        cmocka_set_test_filter("t_move");
+    }
     int r = only ? cmocka_run_group_tests_name("store_failing", one, NULL, NULL)
                  : cmocka_run_group_tests_name("store_failing", each, NULL, NULL);
     rig_end(&g.giver);

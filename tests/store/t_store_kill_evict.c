@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: MIT
  * t_store_kill_evict.c: kill -9 at random points of a process that fetches and evicts, changes its
- * budget, adopts a folder and gives it up. After each kill catalog, files and bitmap agree, nothing
- * is left over that a start does not clear away or take up, and every object on disk is right. In
- * the suite a few kills; `t_store_kill_evict N` makes N of them. */
+ * budget, adopts a folder and gives it up, and moves its cache there and back. After each kill
+ * catalog, files and bitmap agree, nothing is left over that a start does not clear away or take
+ * up, and every object on disk is right. In the suite a few kills; `t_store_kill_evict N` makes N
+ * of them. */
 #include "tests/store/agree.h"
 #include "tests/store/util.h"
 
 #include "node/store/adopt_list.h"
 #include "node/store/budget.h"
 #include "node/store/engine.h"
+#include "node/store/rest_move.h"
 #include "node/store/upkeep.h"
 #include "proto/base/clock.h"
 
@@ -32,7 +34,7 @@ static unsigned random_of(unsigned *seed)
 }
 
 /* The budget, or the list of adopted folders. */
-static void change(struct store *st, const char *cache, const char *folder, unsigned *seed)
+static void change(struct store *st, const char *folder, unsigned *seed)
 {
     struct err e = {0};
     int r;
@@ -43,7 +45,7 @@ static void change(struct store *st, const char *cache, const char *folder, unsi
         struct adopt_list l = {.n = 0};
         size_t changed;
         r = adopt_find(folder, &l, &e);
-        r = r ? r : adopt_list_change(cache, &l, random_of(seed) % 2, &changed, &e);
+        r = r ? r : adopt_list_change(st->cache_dir, &l, random_of(seed) % 2, &changed, &e);
         adopt_list_free(&l);
         store_adopt_look(st);
     }
@@ -78,8 +80,31 @@ static void fetch_some(struct store *st, unsigned *seed)
     store_batch_end(b);
 }
 
+/* To the other folder, by copies or second names. An earlier one that was killed is gone on with.
+ */
+static void move_over(const char *cache, const char *beside, unsigned *seed)
+{
+    struct buf at;
+    struct err e = {0};
+    struct rest_moved m;
+    buf_init(&at, PLACE_PATH_MAX);
+    if (place_find(cache, &at, &e)) {
+        fprintf(stderr, "%s\n", e.msg);
+        _exit(7);
+    }
+    struct rest_move o = {.cache = cache,
+                          .to = strcmp(at.p, cache) ? cache : beside,
+                          .copy = random_of(seed) % 4 != 0};
+    if (rest_move(&o, &m, &e)) {
+        fprintf(stderr, "%s\n", e.msg);
+        _exit(8);
+    }
+    buf_free(&at);
+}
+
 /* Until it is killed; from a pipe's other end it is seen when it has been opened. */
-static void child(const char *cache, const char *folder, unsigned seed, int opened)
+static void child(const char *cache, const char *beside, const char *folder, unsigned seed,
+                  int opened)
 {
     struct store_opts o = {
         .model = DEMO_MODEL, .cache_dir = cache, .ram_budget = 1 << 18, .disk_floor = 1};
@@ -88,6 +113,13 @@ static void child(const char *cache, const char *folder, unsigned seed, int open
     bool told = random_of(&seed) % 8 != 0; /* sometimes it is killed while it opens */
     if (!told && write(opened, "o", 1) != 1) {
         _exit(5);
+    }
+    if (random_of(&seed) % 3 == 0) {
+        if (told && write(opened, "o", 1) != 1) {
+            _exit(5);
+        }
+        told = false;
+        move_over(cache, beside, &seed);
     }
     if (store_open(&o, &st, &e)) {
         fprintf(stderr, "%s\n", e.msg);
@@ -99,10 +131,11 @@ static void child(const char *cache, const char *folder, unsigned seed, int open
     for (unsigned i = 0;; i++) {
         fetch_some(st, &seed);
         if (random_of(&seed) % 3 == 0) {
-            change(st, cache, folder, &seed);
+            change(st, folder, &seed);
         }
-        if (i % 16 == 15) { /* an orderly end, too */
+        if (i % 16 == 15) { /* an orderly end, and a move, too */
             store_close(st);
+            move_over(cache, beside, &seed);
             if (store_open(&o, &st, &e)) {
                 fprintf(stderr, "%s\n", e.msg);
                 _exit(2);
@@ -112,11 +145,12 @@ static void child(const char *cache, const char *folder, unsigned seed, int open
 }
 
 /* Returns the number of objects on disk. */
-static uint32_t look(const char *cache, uint32_t *partial)
+static uint32_t look(const char *named, uint32_t *partial)
 {
+    struct buf at;
     struct util_log log;
     struct store_opts o = {.model = DEMO_MODEL,
-                           .cache_dir = cache,
+                           .cache_dir = named,
                            .disk_budget = UINT64_MAX / 4,
                            .disk_floor = 1,
                            .log = util_log_line};
@@ -124,10 +158,12 @@ static uint32_t look(const char *cache, uint32_t *partial)
     struct err e = {0};
     util_log_init(&log);
     o.log_ctx = &log;
-    if (store_open(&o, &st, &e)) {
+    buf_init(&at, PLACE_PATH_MAX);
+    if (store_open(&o, &st, &e) || place_find(named, &at, &e)) {
         fail_msg("%s", e.msg);
     }
-    struct store_upkeep u; /* what a folder offers is read once, in the background */
+    const char *cache = at.p; /* which of the two it is now */
+    struct store_upkeep u;    /* what a folder offers is read once, in the background */
     uint64_t end = clock_ns() + 120000000000u;
     do {
         store_get_upkeep(st, &u);
@@ -156,13 +192,23 @@ static uint32_t look(const char *cache, uint32_t *partial)
     }
     store_close(st);
     util_log_free(&log);
+    buf_free(&at);
     return files;
+}
+
+static bool is_moving(const char *dir)
+{
+    char *p = util_path("%s/moving", dir);
+    bool is = access(p, F_OK) == 0;
+    free(p);
+    return is;
 }
 
 static void t_kill_evict(void **state)
 {
     (void)state;
     char *tmp = util_tmpdir(), *cache = util_path("%s/c", tmp), *folder = util_path("%s/f", tmp);
+    char *beside = util_path("%s/b", tmp);
     util_copy_dir(DEMO_MODEL, folder);
     static const unsigned away[] = {1, 4, 5, 9}; /* it holds a part */
     for (size_t i = 0; i < sizeof away / sizeof *away; i++) {
@@ -171,8 +217,9 @@ static void t_kill_evict(void **state)
         free(p);
     }
     unsigned seed = (unsigned)time(NULL) ^ (unsigned)getpid();
-    uint32_t partial = 0, files = 0;
+    uint32_t partial = 0, files = 0, moving = 0;
     print_message("seed %u\n", seed);
+    look(cache, &partial); /* makes it */
     for (unsigned k = 0; k < kills; k++) {
         int p[2];
         char c;
@@ -181,7 +228,7 @@ static void t_kill_evict(void **state)
         pid_t pid = fork();
         if (pid == 0) {
             close(p[0]);
-            child(cache, folder, random_of(&seed) + k, p[1]);
+            child(cache, beside, folder, random_of(&seed) + k, p[1]);
         }
         close(p[1]);
         assert_int_equal(read(p[0], &c, 1), 1);
@@ -190,6 +237,7 @@ static void t_kill_evict(void **state)
         int status;
         assert_int_equal(waitpid(pid, &status, 0), pid);
         assert_true(WIFSIGNALED(status));
+        moving += is_moving(cache) || is_moving(beside);
         close(p[0]);
         files += look(cache, &partial);
     }
@@ -198,6 +246,16 @@ static void t_kill_evict(void **state)
         .model = DEMO_MODEL, .cache_dir = cache, .disk_budget = UINT64_MAX / 4, .disk_floor = 1};
     struct store *st;
     struct err e = {0};
+    move_over(cache, beside, &seed);
+    move_over(cache, beside, &seed); /* there and back, or back and there */
+    struct buf at;
+    buf_init(&at, PLACE_PATH_MAX);
+    assert_int_equal(place_find(cache, &at, &e), 0);
+    if (strcmp(at.p, cache) != 0) {
+        move_over(cache, beside, &seed);
+    }
+    buf_free(&at);
+    assert_int_equal(util_count_files(beside, "", NULL), 1); /* the mark that leads away */
     assert_int_equal(store_open(&o, &st, &e), 0);
     for (uint32_t id = 0; id < st->n_ent; id++) {
         struct store_view v;
@@ -210,11 +268,14 @@ static void t_kill_evict(void **state)
     store_close(st);
     assert_int_equal(agree_orphans(NULL, cache, NULL), 0);
     assert_int_equal(util_count_files(cache, "/tmp/s-", NULL), 0);
-    print_message("%u kills; objects on disk after one: %u; unfinished: %u in all\n", kills,
-                  files / kills, partial);
+    print_message(
+        "%u kills, %u of them in a move; objects on disk after one: %u; unfinished: %u in "
+        "all\n",
+        kills, moving, files / kills, partial);
     util_rmtree(tmp);
     free(tmp);
     free(cache);
+    free(beside);
     free(folder);
 }
 
