@@ -32,6 +32,7 @@
 
 #define LOCK_TRIES 40 /* whoever looks at the lock has it for a moment */
 #define LOCK_US 50000
+#define LINK_TRIED "moving.tmp0" /* a second name, to see whether there can be one */
 
 static int no_memory(struct err *e)
 {
@@ -271,7 +272,7 @@ static int find_to(struct move *m, struct err *e)
 /* A second name for a file of `from` in `to`: then bytes need not be copied. */
 static bool can_link(struct move *m)
 {
-    char *a = layout_path("%s/move.lock", m->from), *b = layout_path("%s/moving.tmp0", m->to);
+    char *a = layout_path("%s/move.lock", m->from), *b = layout_path("%s/" LINK_TRIED, m->to);
     bool can = a && b && !m->o->copy && (!unlink(b) || errno == ENOENT) && !link(a, b);
     if (can) {
         unlink(b);
@@ -358,6 +359,7 @@ static int leave(struct move *m, struct err *e)
         r = place_same(m->root, m->from) ? 0 : place_mark_write(m->from, "moved", &k, e);
         r = r ? r : move_remove(m->from, e);
     }
+    r = r ? r : unlink_in(m->to, LINK_TRIED, e);
     r = r ? r : unlink_in(m->to, "moving", e);
     if (r) {
         err_prefix(e,
