@@ -239,6 +239,9 @@ bool disk_proven(struct disk *d, struct disk_file *f, uint32_t chunk, uint8_t *p
  * record. One that rests on less gives way, and its file with it. ERR_DIGEST: the bytes differ from
  * what this object was when it was first fetched. */
 int disk_digest(struct disk *d, struct disk_file *f, enum basis b, struct err *e);
+/* As disk_digest for bytes that this node had in RAM: what they rest on is on record. ERR_DIGEST:
+ * they are not those on record, or none are. */
+int disk_digest_again(struct disk *d, struct disk_file *f, struct err *e);
 /* As disk_digest for an object that was received into RAM only. */
 int disk_check(struct disk *d, uint32_t id, const struct chunk_sum *sums, enum basis b,
                uint64_t rests, struct err *e);

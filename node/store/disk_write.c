@@ -289,6 +289,23 @@ int disk_digest(struct disk *d, struct disk_file *f, enum basis b, struct err *e
     return disk_compare(d, f->id, f->digest, e);
 }
 
+int disk_digest_again(struct disk *d, struct disk_file *f, struct err *e)
+{
+    const struct digest *old = disk_digest_of(d, f->id);
+    f->digest = digest_make(model_object(d->o.m, f->id)->size, f->sums, DIGEST_UNKNOWN);
+    if (!f->digest) {
+        return err_set(e, ERR_NOMEM, "out of memory");
+    }
+    if (!old || old->source == DIGEST_TAKEN_BACK || !digest_equal(old, f->digest)) {
+        char name[128];
+        return err_set(e, ERR_DIGEST, "%s: what is in memory is not what is on record",
+                       model_object_name(d->o.m, f->id, name, sizeof name));
+    }
+    f->digest->source = old->source;
+    f->digest->rests = old->rests;
+    return 0;
+}
+
 int disk_check(struct disk *d, uint32_t id, const struct chunk_sum *sums, enum basis b,
                uint64_t rests, struct err *e)
 {

@@ -81,7 +81,12 @@ static void list_push(struct queue *q, struct entry *en, bool front)
     }
 }
 
-static void list_cut(struct queue *q, struct entry *en)
+void eng_list_push(struct queue *q, struct entry *en)
+{
+    list_push(q, en, false);
+}
+
+void eng_list_cut(struct queue *q, struct entry *en)
 {
     *(en->prev ? &en->prev->next : &q->head) = en->next;
     *(en->next ? &en->next->prev : &q->tail) = en->prev;
@@ -98,7 +103,7 @@ static void lru_add(struct store *st, struct entry *en)
 static void lru_cut(struct store *st, struct entry *en)
 {
     en->in_lru = false;
-    list_cut(&st->lru, en);
+    eng_list_cut(&st->lru, en);
     st->lru_bytes -= en->slot->size;
 }
 
@@ -115,7 +120,7 @@ struct entry *eng_pop(struct store *st)
     for (int i = 0; i < 3; i++) {
         struct entry *en = st->q[i].head;
         if (en) {
-            list_cut(&st->q[i], en);
+            eng_list_cut(&st->q[i], en);
             en->state = ENT_BUSY;
             return en;
         }
@@ -333,7 +338,7 @@ void eng_lose_interest(struct store *st, uint32_t id)
         return;
     }
     if (en->state == ENT_QUEUED && !en->slot && en->job != JOB_ADMIT) {
-        list_cut(&st->q[en->prio], en);
+        eng_list_cut(&st->q[en->prio], en);
         en->state = ENT_IDLE;
     } else if (en->state == ENT_ORIGIN && sink_cancel(st, en)) {
         eng_put_slot(st, en);
@@ -429,7 +434,7 @@ void eng_want(struct store *st, uint32_t id, enum store_prio prio, bool ram)
     switch (en->state) {
     case ENT_QUEUED:
         if (raise) {
-            list_cut(&st->q[en->prio], en);
+            eng_list_cut(&st->q[en->prio], en);
             en->prio = (uint8_t)prio;
             list_push(&st->q[en->prio], en, false);
         }

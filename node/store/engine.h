@@ -112,6 +112,7 @@ struct store {
     uint32_t n_ent;
     struct queue q[3]; /* by enum store_prio */
     struct queue lru;  /* head = most recent */
+    struct queue keep; /* ENT_READY, pinned for it: to be written to the disk (keep.c) */
     uint64_t lru_bytes, promised, hint_spine;
     struct ram ram;
     struct store_batch *batches;
@@ -180,6 +181,8 @@ void eng_fail(struct store *st, struct entry *en, int code, const struct err *e)
 /* It is on disk now: those for whom that suffices are done. */
 void eng_on_disk(struct store *st, struct entry *en);
 void eng_enqueue(struct store *st, struct entry *en, enum ent_job job);
+void eng_list_push(struct queue *q, struct entry *en); /* behind the others */
+void eng_list_cut(struct queue *q, struct entry *en);
 struct entry *eng_pop(struct store *st);
 /* Start what batches could not start for lack of room. */
 void eng_pump(struct store *st);
@@ -199,6 +202,14 @@ int worker_read_in_place(struct store *st, uint32_t id, uint64_t off, void *p, s
                          struct err *e);
 /* With mu: hand a complete file to the publisher. */
 void worker_publish(struct store *st, struct disk_file *f);
+
+/* ---- keep.c ---- */
+/* With mu: somebody wants on disk what is in RAM alone. It is being written from now on
+ * (`publishing`), or has left RAM because its bytes cannot be vouched for, or nothing can be done.
+ */
+void keep_start(struct store *st, struct entry *en);
+/* With mu, by a worker: the next one of these; false: there is none. Releases mu meanwhile. */
+bool keep_next(struct store *st);
 
 /* ---- trim.c ---- */
 /* After disk_open: which limits the disk has; then the thread that keeps them. Without mu. */

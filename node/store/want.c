@@ -72,6 +72,7 @@ int store_wants_add(struct store_wants *w, uint64_t tag, uint32_t id, enum store
     struct item **at = &w->bucket[tag % BUCKETS];
     x->next = *at;
     *at = x;
+    keep_start(st, &st->ent[id]);
     eng_add_waiter(st, &x->w);
     if (!x->w.done) {
         eng_want(st, id, prio, false);

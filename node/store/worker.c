@@ -163,6 +163,12 @@ static void *worker_main(void *arg)
     pthread_mutex_lock(&st->mu);
     for (;;) {
         struct entry *en = eng_pop(st);
+        if (!en && keep_next(st)) {
+            pthread_mutex_unlock(&st->mu);
+            eng_sweep(st);
+            pthread_mutex_lock(&st->mu);
+            continue;
+        }
         if (!en) {
             if (st->closing) {
                 break;

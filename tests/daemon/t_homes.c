@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Homes with whole nodes: coverage completed from the origin once for all, second copies while
- * there is room, nothing lost while somebody has room, a member that leaves for good and one that
- * comes, a battery. */
+ * there is room, budgets that are exactly the model's size, nothing lost while somebody has room, a
+ * member that leaves for good and one that comes, a battery. */
 #include "tests/daemon/node_kit.h"
 
 #include "node/store/share.h"
@@ -42,11 +42,11 @@ static void sizes(struct shoal *s)
     kit_end(&x);
 }
 
-/* Opens member i with room for that share of all experts beside the spine. */
-static void up(struct shoal *s, int i, double share)
+/* Opens member i with room for so many bytes of experts beside the spine. */
+static void up_bytes(struct shoal *s, int i, uint64_t bytes)
 {
     struct kit_node *k = &s->k[i];
-    k->o.store.disk_budget = s->spine + (uint64_t)(share * (double)s->experts);
+    k->o.store.disk_budget = s->spine + bytes;
     k->o.homes_after_ms = 1;
     k->o.homes_settle_ms = 100;
     k->o.power = power;
@@ -61,7 +61,14 @@ static void up(struct shoal *s, int i, double share)
     }
 }
 
-static void begin(struct shoal *s, const double share[ALL])
+/* The same, a share of all experts. */
+static void up(struct shoal *s, int i, double share)
+{
+    up_bytes(s, i, (uint64_t)(share * (double)s->experts));
+}
+
+/* An origin, and homes of one shoal; nobody is up. */
+static void found(struct shoal *s)
 {
     on_battery = false;
     s->origin = kit_origin(s->url);
@@ -70,6 +77,11 @@ static void begin(struct shoal *s, const double share[ALL])
     for (int i = 1; i <= ALL; i++) {
         kit_member(&s->k[i], &s->k[0]);
     }
+}
+
+static void begin(struct shoal *s, const double share[ALL])
+{
+    found(s);
     for (int i = 0; i < ALL; i++) {
         up(s, i, share[i]);
     }
@@ -185,6 +197,58 @@ static void test_below(void **state)
     kit_get_all(&s.k[0], 0, 3);
     until(held(&s, 1) + s.one >= was);
     end(&s);
+}
+
+/* Budgets that are together the size of all experts, to the byte: every object has exactly one
+ * place. `full`: each disk is first filled by demand, with what the others have, too. Whatever else
+ * is asked for then, what the shoal holds stays. */
+static void at_exactly(const uint64_t part[ALL], struct shoal *s, bool full)
+{
+    uint64_t sum = 0, possible = 0;
+    for (int i = 0; i < ALL; i++) {
+        up_bytes(s, i, part[i]);
+        sum += part[i];
+        possible += part[i] / s->one * s->one;
+    }
+    assert_int_equal(sum, s->experts);
+    assert_true((double)possible >= 0.99 * (double)s->experts);
+    for (int i = 0; i < ALL; i++) {
+        kit_connected(&s->k[i], ALL - 1);
+    }
+    for (int i = 0; full && i < ALL; i++) {
+        kit_get_all(&s->k[i], 0, 2);
+    }
+    warm(s, ALL - 1);
+    until(held(s, 1) == possible);
+    for (int i = 0; i < ALL; i++) {
+        until(kit_status(&s->k[i], "homes.warm") == 0 &&
+              kit_status(&s->k[i], "homes.under_way") == 0);
+    }
+    say(s, full ? "exactly the model, after demand" : "exactly the model");
+    assert_int_equal(held(s, 1), possible);
+    assert_int_equal(held(s, 2), 0);
+    kit_get_all(&s->k[0], 0, 3);
+    kit_get_all(&s->k[1], 1, 2);
+    until(held(s, 1) == possible);
+}
+
+static void test_at(void **state)
+{
+    const char *all = getenv("HOMES_AT_ALL");
+    for (int split = 0; split < (all ? 3 : 2); split++) {
+        struct shoal s = {0};
+        found(&s);
+        uint64_t third = s.experts / s.one / 3 * s.one;
+        uint64_t a[][2] = {
+            {third, third},                                  /* whole objects */
+            {s.experts / 3 + 1, s.experts / 2 - 777},        /* two remainders lie idle */
+            {2 * s.one + 5, s.experts - 4 * s.one - 5 - 11}, /* one has nearly all */
+        };
+        uint64_t part[ALL] = {a[split][0], a[split][1]};
+        part[ALL - 1] = s.experts - part[0] - part[1];
+        at_exactly(part, &s, split == 0);
+        end(&s);
+    }
 }
 
 /* The simulation (tests/sim) of the same disks ends with as many copies, and has as much from the
@@ -428,8 +492,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_remembered), cmocka_unit_test(test_battery),
-        cmocka_unit_test(test_below),      cmocka_unit_test(test_above),
-        cmocka_unit_test(test_offer),      cmocka_unit_test(test_whole),
+        cmocka_unit_test(test_below),      cmocka_unit_test(test_at),
+        cmocka_unit_test(test_above),      cmocka_unit_test(test_offer),
+        cmocka_unit_test(test_whole),
     };
     cmocka_set_test_filter(getenv("KIT_ONLY"));
     return cmocka_run_group_tests(tests, NULL, NULL);

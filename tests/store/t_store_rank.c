@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT
  * t_store_rank.c: what leaves a full disk first when ranks are given: the lowest, of these the
- * longest unused; never what is worth more than what comes, nor what is above the limit. */
+ * longest unused; never what is worth more than what comes, nor what is above the limit. And what
+ * is in memory alone comes back to the disk when somebody wants it there. */
 #include "tests/store/util.h"
 
 #include "node/store/share.h"
+#include "node/store/want.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +27,8 @@ static int setup(void **state)
     struct err e = {0};
     r->tmp = util_tmpdir();
     char *cache = util_path("%s/c", r->tmp);
-    struct store_opts o = {.model = DEMO_MODEL, .cache_dir = cache, .disk_floor = 1};
+    struct store_opts o = {
+        .model = DEMO_MODEL, .cache_dir = cache, .disk_floor = 1, .ram_budget = 64 << 20};
     if (store_open(&o, &r->st, &e)) { /* to learn the sizes */
         fail_msg("%s", e.msg);
     }
@@ -143,12 +146,85 @@ static void t_limit(void **state)
     assert_false(on_disk(r, 0));
 }
 
+/* Expert i to the disk, by who wants it there; 0: it is. */
+static int want(struct rig *r, uint32_t i)
+{
+    struct store_wants *w;
+    struct err e = {0};
+    uint64_t tag = 0;
+    uint32_t id = 0;
+    int code = -1;
+    assert_int_equal(store_wants_open(r->st, &w, &e), 0);
+    assert_int_equal(store_wants_add(w, 7, r->first + i, STORE_BACKGROUND, &e), 0);
+    assert_int_equal(store_wants_next(w, &tag, &id, &code, &e), 0);
+    assert_int_equal(tag, 7);
+    assert_int_equal(id, r->first + i);
+    store_wants_stop(w);
+    store_wants_close(w);
+    return code;
+}
+
+static void hold(struct rig *r, uint32_t i, struct store_view *v)
+{
+    struct err e = {0};
+    assert_int_equal(store_get(r->st, r->first + i, STORE_DEMAND, 0, v, &e), 0);
+    assert_true(util_right(r->m, DEMO_MODEL, v));
+}
+
+static uint64_t asked(struct rig *r)
+{
+    struct store_stats s;
+    store_get_stats(r->st, &s);
+    return s.origin_bytes;
+}
+
+static void t_back_from_memory(void **state)
+{
+    struct rig *r = *state;
+    struct store_view v;
+    memset(r->rank + r->first, 1, 20);
+    ranks(r, 3);
+    for (uint32_t i = 0; i < ROOM; i++) { /* they stay in memory */
+        hold(r, i, &v);
+        store_release(r->st, &v);
+        assert_int_equal(want(r, i), 0);
+    }
+    assert_true(take(r, 10, true));
+    assert_false(on_disk(r, 0)); /* its file had to go */
+    uint64_t before = asked(r);
+    assert_int_equal(want(r, 0), 0);
+    assert_true(on_disk(r, 0));
+    assert_false(on_disk(r, 1)); /* the one used longest ago made room */
+    hold(r, 1, &v);              /* also while somebody holds it */
+    assert_int_equal(want(r, 1), 0);
+    store_release(r->st, &v);
+    assert_true(on_disk(r, 1));
+    assert_int_equal(asked(r), before);
+    hold(r, 0, &v); /* what was written is read: right bytes, from the file */
+    store_release_drop(r->st, &v);
+    hold(r, 0, &v);
+    assert_int_equal(v.from, STORE_DISK);
+    store_release(r->st, &v);
+
+    r->rank[r->first + 12] = 0; /* nothing here is worth so little: it comes to memory alone */
+    ranks(r, 3);
+    hold(r, 12, &v);
+    store_release(r->st, &v);
+    assert_false(on_disk(r, 12));
+    assert_int_equal(want(r, 12), ERR_FULL);
+    r->rank[r->first + 12] = 1;
+    ranks(r, 3);
+    assert_int_equal(want(r, 12), 0);
+    assert_true(on_disk(r, 12));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(t_lowest_first, setup, teardown),
         cmocka_unit_test_setup_teardown(t_not_for_less, setup, teardown),
         cmocka_unit_test_setup_teardown(t_limit, setup, teardown),
+        cmocka_unit_test_setup_teardown(t_back_from_memory, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
