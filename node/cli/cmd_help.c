@@ -4,10 +4,13 @@
 #include "node/cli/cli.h"
 
 #include <curl/curl.h>
+#include <mbedtls/version.h>
 #include <microhttpd.h>
+#include <protobuf-c/protobuf-c.h>
 #include <sqlite3.h>
 #include <stdio.h>
 #include <string.h>
+#include <uv.h>
 #include <xxhash.h>
 
 static const struct opt_group groups[] = {
@@ -109,13 +112,17 @@ const struct command cmd_help = {
 static int run_version(struct cli *c, const void *opts, int argc, char **argv)
 {
     const curl_version_info_data *cv = curl_version_info(CURLVERSION_NOW);
-    char xxh[24];
+    char xxh[24], tls[24] = "";
+    mbedtls_version_get_string(tls);
     unsigned x = XXH_versionNumber();
     snprintf(xxh, sizeof xxh, "%u.%u.%u", x / 10000, x / 100 % 100, x % 100);
     const char *const libs[][2] = {{"libcurl", cv->version},
                                    {"sqlite", sqlite3_libversion()},
                                    {"jansson", jansson_version_str()},
                                    {"libmicrohttpd", MHD_get_version()},
+                                   {"libuv", uv_version_string()},
+                                   {"mbedtls", tls},
+                                   {"protobuf-c", protobuf_c_version()},
                                    {"xxhash", xxh}};
     json_t *l = json_object();
     struct buf b;
