@@ -53,7 +53,7 @@ struct command {
 extern const struct command cmd_run, cmd_logits, cmd_tokenize, cmd_render, cmd_doctor, cmd_bench,
     cmd_demo, cmd_version, cmd_help, cmd_init, cmd_join, cmd_remove, cmd_keeper, cmd_backup,
     cmd_restore, cmd_networks, cmd_peers, cmd_invite, cmd_up, cmd_status, cmd_verify, cmd_serve,
-    cmd_states, cmd_chat, cmd_manifest, cmd_cache, cmd_setup;
+    cmd_states, cmd_chat, cmd_manifest, cmd_cache, cmd_setup, cmd_service, cmd_uninstall;
 /* All commands, NULL-terminated (main.c). */
 extern const struct command *const cli_commands[];
 /* The word that chooses a command: its name, or the second word of it for one of `subs`. */

@@ -9,11 +9,11 @@
 #include <string.h>
 
 const struct command *const cli_commands[] = {
-    &cmd_setup,    &cmd_run,     &cmd_chat,    &cmd_up,       &cmd_serve,  &cmd_status,
-    &cmd_init,     &cmd_invite,  &cmd_join,    &cmd_peers,    &cmd_verify, &cmd_remove,
-    &cmd_keeper,   &cmd_backup,  &cmd_restore, &cmd_networks, &cmd_logits, &cmd_render,
-    &cmd_tokenize, &cmd_demo,    &cmd_doctor,  &cmd_states,   &cmd_cache,  &cmd_manifest,
-    &cmd_bench,    &cmd_version, &cmd_help,    NULL};
+    &cmd_setup,    &cmd_run,     &cmd_chat,      &cmd_up,       &cmd_serve,  &cmd_status,
+    &cmd_init,     &cmd_invite,  &cmd_join,      &cmd_peers,    &cmd_verify, &cmd_remove,
+    &cmd_keeper,   &cmd_backup,  &cmd_restore,   &cmd_networks, &cmd_logits, &cmd_render,
+    &cmd_tokenize, &cmd_demo,    &cmd_doctor,    &cmd_states,   &cmd_cache,  &cmd_manifest,
+    &cmd_bench,    &cmd_service, &cmd_uninstall, &cmd_version,  &cmd_help,   NULL};
 
 #define AT(f) offsetof(struct common_opts, f)
 const struct opt common_opts_table[COMMON_OPTS_COUNT] = {

@@ -8,6 +8,7 @@
 #include <limits.h>
 #include <poll.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,6 +16,7 @@
 #include <sys/socket.h>
 #include <sys/statvfs.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <termios.h>
 #include <unistd.h>
 
@@ -210,4 +212,45 @@ uint64_t plat_peak_rss(void)
 #else
     return (uint64_t)u.ru_maxrss * 1024;
 #endif
+}
+
+extern char **environ;
+
+int plat_run(const char *const *argv, struct buf *said, int *status, struct err *e)
+{
+    int p[2], st;
+    char part[512];
+    ssize_t n;
+    pid_t pid;
+    posix_spawn_file_actions_t fa;
+    if (pipe(p)) {
+        return err_set(e, ERR_IO, "no pipe can be made: %s", strerror(errno));
+    }
+    posix_spawn_file_actions_init(&fa);
+    posix_spawn_file_actions_addopen(&fa, 0, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_adddup2(&fa, p[1], 1);
+    posix_spawn_file_actions_adddup2(&fa, p[1], 2);
+    posix_spawn_file_actions_addclose(&fa, p[0]);
+    posix_spawn_file_actions_addclose(&fa, p[1]);
+    int r = posix_spawnp(&pid, argv[0], &fa, NULL, (char *const *)argv, environ);
+    posix_spawn_file_actions_destroy(&fa);
+    close(p[1]);
+    if (r) {
+        close(p[0]);
+        return err_set(e, r == ENOENT ? ERR_NOTFOUND : ERR_IO, "%s cannot be started: %s", argv[0],
+                       strerror(r));
+    }
+    for (;;) {
+        n = read(p[0], part, sizeof part);
+        if (n > 0) {
+            (void)buf_add(said, part, (size_t)n); /* what is too much is left out */
+        } else if (n == 0 || errno != EINTR) {
+            break;
+        }
+    }
+    close(p[0]);
+    while (waitpid(pid, &st, 0) < 0 && errno == EINTR) {
+    }
+    *status = WIFEXITED(st) ? WEXITSTATUS(st) : 128 + WTERMSIG(st);
+    return 0;
 }

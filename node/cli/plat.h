@@ -7,6 +7,7 @@
 #include "proto/base/buf.h"
 #include "proto/base/err.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Bytes of memory that this process may use at most: the machine's, or the limit of the container
@@ -22,6 +23,8 @@ void plat_exe(char *out, size_t n);
 /* Append the folder for this user's Shoal data: SHOAL_HOME, else the platform's place. */
 int plat_home(struct buf *out, struct err *e);
 
+/* Is the service manager that keeps a user's programs running launchd (or else systemd)? */
+bool plat_has_launchd(void);
 /* The Unix socket of the system's Bonjour responder. */
 const char *plat_bonjour_socket(void);
 
@@ -43,6 +46,10 @@ int plat_ask_secret(const char *prompt, char *out, size_t cap, size_t *n, struct
 int plat_listens(const char *path);
 /* Remove a folder with everything in it; links are removed, not followed. */
 int plat_remove_tree(const char *path, struct err *e);
+/* Run a program, found by PATH, to its end, with nothing to read; the first bytes of what it says
+ * on both outputs are appended to `said` as far as there is room. *status: its exit status, 128 +
+ * the signal that killed it. ERR_NOTFOUND: there is no such program. */
+int plat_run(const char *const *argv, struct buf *said, int *status, struct err *e);
 uint64_t plat_peak_rss(void); /* largest resident size of this process in bytes */
 
 #endif

@@ -66,6 +66,11 @@ int plat_home(struct buf *out, struct err *e)
     return r ? err_set(e, r, "the path of the data folder is too long") : 0;
 }
 
+bool plat_has_launchd(void)
+{
+    return true;
+}
+
 const char *plat_bonjour_socket(void)
 {
     return "/var/run/mDNSResponder";

@@ -81,6 +81,11 @@ int plat_home(struct buf *out, struct err *e)
     return r ? err_set(e, r, "the path of the data folder is too long") : 0;
 }
 
+bool plat_has_launchd(void)
+{
+    return false;
+}
+
 const char *plat_bonjour_socket(void)
 {
     return "/run/avahi-daemon/socket";
