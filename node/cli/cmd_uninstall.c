@@ -6,6 +6,7 @@
 #include "node/cli/installed.h"
 #include "node/cli/plat.h"
 #include "node/daemon/control.h"
+#include "node/store/place.h"
 #include "peer/home.h"
 
 #include <dirent.h>
@@ -48,6 +49,7 @@ struct leave {
     const struct uninstall_opts *o;
     struct cli_home h;
     struct installed s;
+    struct buf cache; /* where it lies, which `shoal cache move` may have chosen */
     bool service, runs, cache_known;
     uint64_t objects, bytes, last; /* of the model that the node has open */
     uint64_t cache_bytes, cache_files;
@@ -117,7 +119,14 @@ static int look(struct leave *l, struct err *e)
         l->service = installed_there(&l->s);
         ask_last(l);
         snprintf(p, sizeof p, "%s/cache", l->h.path);
-        count(p, 16, &l->cache_files, &l->cache_bytes);
+        r = place_find(p, &l->cache, e);
+        if (r && l->o->keep_cache) {
+            l->cache.n = 0; /* wherever it is, it stays there */
+            r = buf_adds(&l->cache, p) ? err_set(e, ERR_LIMIT, "the path is too long") : 0;
+        }
+    }
+    if (!r) {
+        count(l->cache.p, 16, &l->cache_files, &l->cache_bytes);
     }
     return r;
 }
@@ -140,11 +149,11 @@ static void say_plan(const struct leave *l)
         cli_note(c, "this node's key goes: the others list it until a keeper says shoal remove");
     }
     if (l->o->keep_cache) {
-        cli_note(c, "the cache stays: %s, %s/cache", cli_bytes(l->cache_bytes, a), l->h.path);
+        cli_note(c, "the cache stays: %s, %s", cli_bytes(l->cache_bytes, a), l->cache.p);
         return;
     }
-    cli_note(c, "the cache goes: %s in %llu files, %s/cache", cli_bytes(l->cache_bytes, a),
-             (unsigned long long)l->cache_files, l->h.path);
+    cli_note(c, "the cache goes: %s in %llu files, %s", cli_bytes(l->cache_bytes, a),
+             (unsigned long long)l->cache_files, l->cache.p);
     if (l->cache_known && l->last) {
         cli_note(c,
                  "%llu of its %llu objects no other connected member holds: they are the last "
@@ -220,7 +229,8 @@ static int delete_all(struct leave *l, json_t *kept, struct err *e)
             cli_note(l->c, "the cache is a link to %s, whose files stay: delete them by hand", to);
             json_array_append_new(kept, json_string(to));
         }
-        r = gone(p, e);
+        r = gone(l->cache.p, e); /* before what tells where it is */
+        r = r ? r : gone(p, e);
     }
     for (size_t i = 0; !r && ours[i]; i++) {
         snprintf(p, sizeof p, "%s/%s", l->h.path, ours[i]);
@@ -247,6 +257,7 @@ static int delete_all(struct leave *l, json_t *kept, struct err *e)
 static int run(struct cli *c, const void *opts, int argc, char **argv)
 {
     struct leave l = {.c = c, .o = opts};
+    buf_init(&l.cache, PLACE_PATH_MAX);
     struct err e = {0};
     json_t *kept = json_array();
     int r = look(&l, &e);
@@ -268,6 +279,7 @@ static int run(struct cli *c, const void *opts, int argc, char **argv)
         cli_note(c, "done; the program itself is not deleted");
     }
     json_decref(kept);
+    buf_free(&l.cache);
     installed_close(&l.s);
     cli_home_close(&l.h);
     return status;

@@ -158,6 +158,7 @@ static void t_uninstall(void **s)
     struct spawn_result r;
     char *home = homes_at(dir, "node"), *own = homes_at(dir, "node/my notes");
     char *cache = homes_at(dir, "node/cache"), *key = homes_at(dir, "node/identity/node.key");
+    char *moved = homes_at(dir, "elsewhere");
     tool("nothing");
     FAILS("there is no node in", "uninstall", "--yes", "--home", home);
     DO("init", "--home", home);
@@ -182,7 +183,10 @@ static void t_uninstall(void **s)
     assert_int_equal(spawn_end(&c, 0), 0);
     assert_int_equal(access(key, F_OK), -1);
     assert_int_equal(access(cache, F_OK), 0);
+    DO("cache", "move", moved, "--home", home);
+    assert_int_equal(access(moved, F_OK), 0);
     j = MUST("uninstall", "--yes", "--home", home);
+    assert_int_equal(access(moved, F_OK), -1);
     assert_true(num_of(j, "cache_bytes") > 1e6);
     json_decref(j);
     assert_int_equal(access(cache, F_OK), -1);
@@ -193,6 +197,7 @@ static void t_uninstall(void **s)
     free(own);
     free(cache);
     free(key);
+    free(moved);
 }
 
 int main(void)
