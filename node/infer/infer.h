@@ -57,6 +57,16 @@ const struct model_config *infer_config(const struct infer *f);
 struct store_mem infer_store_mem(struct kern_backend *be);
 int infer_admit(void *model, uint32_t id, uint8_t *p, size_t n, struct err *e);
 
+/* Where the spine is, decided by infer_open (weights.c); bytes. */
+struct infer_spine {
+    uint64_t resident;  /* in memory, as it is computed with */
+    uint64_t kept;      /* in memory, packed (node/store/forms.h), unpacked anew for every call: */
+    uint64_t kept_from; /* so many bytes of weights */
+    uint64_t streamed;  /* weights that are read from the disk for every call: */
+    uint64_t disk;      /* so many bytes there */
+};
+void infer_get_spine(const struct infer *f, struct infer_spine *out);
+
 /* Since infer_open, over all forward calls. The parts add up to `wall` but for the bookkeeping in
  * between. The weights that were loaded by infer_open are not in it. */
 struct infer_times {

@@ -102,6 +102,9 @@ struct infer {
     struct layer *layers; /* [n_layers] */
     struct store_view global[MODEL_ROLE_COUNT - MODEL_GLOBAL_FIRST];
     bool globals_resident, globals_held;
+    struct store_view *pins; /* [n_pins]: what is not packed of units kept packed */
+    size_t n_pins;
+    struct infer_spine spine;
     uint32_t n_states; /* alive */
     bool dropping;     /* infer_drop was called since the last look */
     struct scratch s;

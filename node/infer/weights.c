@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * weights.c: which spine tensors are in RAM when. Layers that fit the budget stay; the others are
- * brought in for their turn and dropped after it, the next one being hinted to the store while this
- * one computes. The embedding is never brought in whole: its rows are read one by one. */
+ * weights.c: which spine tensors are in RAM when. Layers that fit the budget stay, as they are or
+ * packed; the others are brought in for their turn and dropped after it, the next one being hinted
+ * to the store while this one computes. The embedding is never brought in whole: its rows are read
+ * one by one. */
 #include "node/infer/internal.h"
+
+#include "node/store/forms.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -62,15 +65,6 @@ static size_t global_ids(const struct infer *f, uint32_t *ids, uint32_t *slot)
         }
     }
     return n;
-}
-
-static uint64_t bytes_of(const struct infer *f, const uint32_t *ids, size_t n)
-{
-    uint64_t sum = 0;
-    for (size_t i = 0; i < n; i++) {
-        sum += model_object(f->m, ids[i])->size;
-    }
-    return sum;
 }
 
 int layer_hold(struct infer *f, uint32_t l, struct err *e)
@@ -137,42 +131,148 @@ void layer_hint(struct infer *f, uint32_t l)
     }
 }
 
-int weights_open(struct infer *f, uint64_t budget, struct err *e)
+/* ---- what stays in memory ----
+ *
+ * A unit is the head with what belongs to it (0), or a layer (1 + l). What fits stays as it is.
+ * Where not all does and the spine is packed on disk (node/store/forms.h), memory holds one and a
+ * half times as much of it packed: then as much as possible is kept so, since reading is what costs
+ * most, and what is left over of the budget holds units as they are. A kept unit comes and goes as
+ * a streamed one does, but is unpacked from memory into the store's slots, the next one while this
+ * one computes. The two layers that are in movement are not in the budget, in either case. */
+
+static size_t unit_ids(const struct infer *f, uint32_t u, uint32_t *ids, uint32_t *slot)
+{
+    return u ? layer_ids(f, u - 1, ids, slot) : global_ids(f, ids, slot);
+}
+
+/* As it is, and as it lies on disk. */
+static void unit_bytes(const struct infer *f, uint32_t u, uint64_t *plain, uint64_t *packed)
 {
     uint32_t ids[MODEL_ROLE_COUNT], slot[MODEL_ROLE_COUNT];
-    f->layers = calloc(f->c->n_layers, sizeof *f->layers);
-    if (!f->layers) {
-        return err_set(e, ERR_NOMEM, "out of memory for %u layers", f->c->n_layers);
+    size_t n = unit_ids(f, u, ids, slot);
+    *plain = *packed = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint64_t small = store_packed(f->st, ids[i]), size = model_object(f->m, ids[i])->size;
+        *plain += size;
+        *packed += small ? small : size;
     }
-    /* The head first: it is the largest single tensor, then the layers in the order of their turn.
-     */
-    uint64_t size = bytes_of(f, ids, global_ids(f, ids, slot));
-    if (size <= budget) {
+}
+
+static int told(struct infer *f, uint32_t u, struct err *e)
+{
+    struct infer_progress p = {u ? u - 1 : 0, f->c->n_layers, 0, 0};
+    return u && f->progress && f->progress(f->progress_ctx, &p)
+               ? err_set(e, ERR_CANCELLED, "cancelled while the spine was loaded")
+               : 0;
+}
+
+static int make_resident(struct infer *f, uint32_t u, struct err *e)
+{
+    if (!u) {
         f->globals_resident = true;
-        budget -= size;
-        int r = globals_hold(f, e);
-        if (r) {
-            return r;
+        return globals_hold(f, e);
+    }
+    f->layers[u - 1].resident = true;
+    layer_hint(f, u); /* so that the origin sees more than one layer at a time */
+    int r = layer_hold(f, u - 1, e);
+    return r ? r : told(f, u, e);
+}
+
+/* The packed files into memory; what of the unit is not packed (norms, biases) is pinned. */
+static int keep_unit(struct infer *f, uint32_t u, struct err *e)
+{
+    uint32_t ids[MODEL_ROLE_COUNT], slot[MODEL_ROLE_COUNT], packed[MODEL_ROLE_COUNT];
+    size_t n = unit_ids(f, u, ids, slot), k = 0, rest = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (store_packed(f->st, ids[i])) {
+            packed[k++] = ids[i];
+        } else {
+            ids[rest] = ids[i];
+            slot[rest] = (uint32_t)(f->n_pins + rest);
+            rest++;
         }
     }
-    for (uint32_t l = 0; l < f->c->n_layers; l++) {
-        size = bytes_of(f, ids, layer_ids(f, l, ids, slot));
-        if (size > budget) {
+    int r = store_keep_packed(f->st, packed, k, e);
+    r = r || !rest ? r : hold(f, ids, slot, rest, f->pins, e);
+    f->n_pins += r ? 0 : rest;
+    return r ? r : told(f, u, e);
+}
+
+/* The units that fit into `room` as they are, while the others are there packed. */
+static void choose_plain(const struct infer *f, bool *as_is, uint32_t units, uint64_t room,
+                         uint64_t packed)
+{
+    uint64_t left = room > packed ? room - packed : 0, plain, small;
+    for (uint32_t u = 0; u < units && room >= packed; u++) {
+        unit_bytes(f, u, &plain, &small);
+        as_is[u] = plain - small <= left;
+        left -= as_is[u] ? plain - small : 0;
+    }
+}
+
+static int spread(struct infer *f, uint64_t budget, struct err *e)
+{
+    uint32_t units = f->c->n_layers + 1, u = 0;
+    uint64_t plain, small, all = 0, packed = 0;
+    for (uint32_t i = 0; i < units; i++) {
+        unit_bytes(f, i, &plain, &small);
+        all += plain;
+        packed += small;
+    }
+    bool keeps = all > budget && packed < all;
+    bool *as_is = malloc(units * sizeof *as_is);
+    if (!as_is) {
+        return err_set(e, ERR_NOMEM, "out of memory");
+    }
+    memset(as_is, !keeps, units * sizeof *as_is);
+    if (keeps) {
+        choose_plain(f, as_is, units, budget, packed);
+    }
+    int r = 0;
+    for (; u < units && !r; u++) {
+        unit_bytes(f, u, &plain, &small);
+        uint64_t takes = as_is[u] ? plain : small;
+        if (takes > budget) {
+            /* without the head, there may be room for layers */
+            if (u == 0) {
+                f->spine.streamed += plain;
+                f->spine.disk += small;
+                continue;
+            }
             break;
         }
-        budget -= size;
-        f->layers[l].resident = true;
-        layer_hint(f, l + 1); /* so that the origin sees more than one layer at a time */
-        int r = layer_hold(f, l, e);
-        if (r) {
-            return r;
+        r = as_is[u] ? make_resident(f, u, e) : keep_unit(f, u, e);
+        if (r == ERR_NOMEM && !as_is[u]) {
+            r = 0;
+            break;
         }
-        struct infer_progress p = {l, f->c->n_layers, 0, 0};
-        if (f->progress && f->progress(f->progress_ctx, &p)) {
-            return err_set(e, ERR_CANCELLED, "cancelled while the spine was loaded");
-        }
+        budget -= takes;
+        f->spine.resident += as_is[u] ? plain : 0;
+        f->spine.kept += as_is[u] ? 0 : small;
+        f->spine.kept_from += as_is[u] ? 0 : plain;
     }
-    return 0;
+    for (; u < units; u++) {
+        unit_bytes(f, u, &plain, &small);
+        f->spine.streamed += plain;
+        f->spine.disk += small;
+    }
+    free(as_is);
+    return r;
+}
+
+void infer_get_spine(const struct infer *f, struct infer_spine *out)
+{
+    *out = f->spine;
+}
+
+int weights_open(struct infer *f, uint64_t budget, struct err *e)
+{
+    f->layers = calloc(f->c->n_layers, sizeof *f->layers);
+    f->pins = calloc((size_t)(f->c->n_layers + 1) * MODEL_ROLE_COUNT, sizeof *f->pins);
+    if (!f->layers || !f->pins) {
+        return err_set(e, ERR_NOMEM, "out of memory for %u layers", f->c->n_layers);
+    }
+    return spread(f, budget, e);
 }
 
 void weights_close(struct infer *f)
@@ -183,6 +283,12 @@ void weights_close(struct infer *f)
     }
     f->globals_resident = false;
     globals_drop(f);
+    for (size_t i = 0; i < f->n_pins; i++) {
+        timed_release(f, &f->pins[i], true);
+    }
+    f->n_pins = 0;
+    free(f->pins);
+    f->pins = NULL;
     free(f->layers);
     f->layers = NULL;
 }

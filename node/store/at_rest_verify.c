@@ -81,8 +81,11 @@ static void names(struct work *w)
     }
     for (uint32_t id = 0; id < model_object_count(w->m); id++) {
         char *p = layout_object(disk_path(w->d), w->m, id);
+        char *packed = packed_path(disk_path(w->d), w->m, id);
         struct stat st;
         objects += p && !lstat(p, &st);
+        objects += packed && packed_may(model_object(w->m, id)) && !lstat(packed, &st);
+        free(packed);
         free(p);
     }
     if (files > objects) {
@@ -101,9 +104,10 @@ static void sizes(struct work *w)
         pthread_mutex_lock(&w->d->mu);
         const struct disk_item *it = &w->d->it[id];
         bool own = it->own, lent = !own && it->lent && it->seen;
+        uint64_t whole = model_object(w->m, id)->size,
+                 size = own ? disk_own_bytes(w->d, id) : whole;
+        char name[128], *p = own ? disk_own_path(w->d, id) : NULL;
         pthread_mutex_unlock(&w->d->mu);
-        uint64_t size = model_object(w->m, id)->size;
-        char name[128], *p = own ? layout_object(disk_path(w->d), w->m, id) : NULL;
         struct stat st;
         if (own && p && (stat(p, &st) != 0 || (uint64_t)st.st_size != size)) {
             found(w, id, "%s: %s has not its %llu bytes",
@@ -112,7 +116,7 @@ static void sizes(struct work *w)
         } else if (own) {
             w->out->objects++;
             w->out->bytes += size;
-            w->total += size;
+            w->total += whole;
         } else if (lent) {
             w->out->lent++;
             w->out->lent_bytes += size;

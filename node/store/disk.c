@@ -117,6 +117,23 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
+/* The packed file of an object: it comes before a plain one beside it. */
+static int scan_packed(struct disk *d, uint32_t id, char **names, size_t n, struct err *e)
+{
+    char *p = packed_path(d->dir, d->o.m, id);
+    struct stat st;
+    if (!p) {
+        return err_set(e, ERR_NOMEM, "out of memory");
+    }
+    const char *key = strrchr(p, '/') + 1;
+    if (n && bsearch(&key, names, n, sizeof *names, by_name) && stat(p, &st) == 0 && st.st_size) {
+        d->it[id].packed = (uint64_t)st.st_size;
+        d->it[id].found = true;
+    }
+    free(p);
+    return 0;
+}
+
 /* Sets `found` for every object whose file exists; objects of a folder follow each other. */
 static int scan(struct disk *d, struct err *e)
 {
@@ -146,6 +163,7 @@ static int scan(struct disk *d, struct err *e)
         const char *key = slash + 1;
         d->it[id].found = n && bsearch(&key, names, n, sizeof *names, by_name) != NULL;
         free(p);
+        r = packed_may(model_object(d->o.m, id)) ? scan_packed(d, id, names, n, e) : 0;
     }
     for (size_t i = 0; i < n; i++) {
         free(names[i]);
@@ -170,20 +188,22 @@ static void settle(struct disk *d)
                 disk_unfinished(d, id);
             }
         } else if (it->found) {
-            char *p = layout_object(d->dir, d->o.m, id);
+            char *p = disk_own_path(d, id);
             struct stat st;
             it->orphan = !it->back && p && stat(p, &st) == 0 &&
-                         (uint64_t)st.st_size == model_object(d->o.m, id)->size;
+                         (uint64_t)st.st_size == disk_own_bytes(d, id);
             if (it->orphan) {
-                d->used += model_object(d->o.m, id)->size;
+                d->used += disk_own_bytes(d, id);
                 d->adopt.orphans++;
                 disk_order_set(d, id);
             } else if (p) {
                 unlink(p);
+                it->packed = 0;
             }
             free(p);
         }
     }
+    disk_form_settle(d);
     if (d->adopt.orphans) {
         disk_log(d,
                  "%u cached objects in %s have no digest on record: each is read and compared with "
@@ -385,6 +405,7 @@ void disk_close(struct disk *d)
         free(d->kept[i].p);
     }
     adopt_close(d);
+    disk_form_close(d);
     pthread_mutex_destroy(&d->mu);
     free(d->noted);
     free(d->rank);
@@ -445,14 +466,15 @@ void disk_set_own(struct disk *d, uint32_t id, bool own)
     if (it->orphan) { /* it becomes an own one, or goes */
         it->orphan = false;
         d->adopt.orphans--;
-        d->used -= o->size;
+        d->used -= disk_own_bytes(d, id);
     }
     if (it->own != own) {
-        uint64_t by = own ? o->size : 0 - o->size;
+        uint64_t size = disk_own_bytes(d, id), by = own ? size : 0 - size;
         it->own = own;
         d->used += by;
         d->experts += o->kind == MODEL_EXPERT ? by : 0;
     }
+    it->packed = own ? it->packed : 0;
     disk_order_set(d, id);
     disk_refresh(d, id);
 }
@@ -470,9 +492,15 @@ bool disk_look(struct disk *d, uint32_t id)
     if (disk_has(d, id)) {
         return true;
     }
+    const struct model_object *o = model_object(d->o.m, id);
     char *p = layout_object(d->dir, d->o.m, id);
     struct stat st;
-    bool there = p && stat(p, &st) == 0 && (uint64_t)st.st_size == model_object(d->o.m, id)->size;
+    bool there = p && stat(p, &st) == 0 && (uint64_t)st.st_size == o->size, packed = false;
+    if (!there && packed_may(o)) {
+        free(p);
+        p = packed_path(d->dir, d->o.m, id);
+        there = packed = p && stat(p, &st) == 0 && st.st_size;
+    }
     if (!there) {
         free(p);
         return false;
@@ -491,6 +519,9 @@ bool disk_look(struct disk *d, uint32_t id)
     /* what leaves the disk does so with mu */
     bool has = it->present || (it->digest && it->digest->source != DIGEST_TAKEN_BACK &&
                                !it->stale && stat(p, &st) == 0);
+    if (has && !it->own) {
+        it->packed = packed ? (uint64_t)st.st_size : 0;
+    }
     if (has) {
         disk_set_own(d, id, true);
     }

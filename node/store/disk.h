@@ -58,6 +58,27 @@ int disk_read_part(struct disk *d, uint32_t id, uint64_t off, void *p, size_t n,
 int disk_read_chunk(struct disk *d, uint32_t id, uint32_t chunk, uint8_t *p, size_t *n,
                     struct err *e);
 
+/* ---- the forms of the spine on disk (disk_form.c) ---- */
+
+/* Bytes that reading the object whole takes from the disk: those of the file in the cache or a
+ * folder, 0 when its packed form is kept in memory. */
+uint64_t disk_cost(struct disk *d, uint32_t id);
+/* Bytes of the packed file; 0: it is not packed. */
+uint64_t disk_packed(struct disk *d, uint32_t id);
+/* The right to change forms, for one process at a time; ERR_BUSY: another has it. *fd is to be
+ * given to disk_form_unlock. */
+int disk_form_lock(struct disk *d, int *fd, struct err *e);
+void disk_form_unlock(int fd);
+/* With that right: the cache's own file of the object becomes packed, or plain. The new file is
+ * written beside it, synced, read back and compared with the object's digest, renamed; then the old
+ * one goes. A kill at any time leaves at least one of them. ERR_NOTFOUND: there is no own file, or
+ * it has only one form. Other objects may be changed at the same time by other threads. */
+int disk_convert(struct disk *d, uint32_t id, bool packed, struct err *e);
+/* The packed file comes into memory and stays until disk_close; reads are from there.
+ * ERR_NOTFOUND: it is not packed. */
+int disk_keep(struct disk *d, uint32_t id, struct err *e);
+uint64_t disk_kept_bytes(struct disk *d);
+
 /* ---- for sharing (disk_share.c) ---- */
 
 /* On disk, with the SHA-256s of its chunks on record. */

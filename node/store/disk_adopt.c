@@ -81,7 +81,8 @@ bool adopt_where(struct disk *d, uint32_t id, struct adopt_place *p)
     const struct model_object *o = model_object(d->o.m, id);
     memset(p, 0, sizeof *p);
     if (it->own || it->orphan || !it->lent) {
-        p->path = layout_object(d->dir, d->o.m, id);
+        p->path = disk_own_path(d, id);
+        p->packed = it->packed != 0;
         return p->path != NULL;
     }
     p->folder = &d->adopt.f[it->lent - 1];

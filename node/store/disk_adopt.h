@@ -60,6 +60,7 @@ struct adopt_place {
     struct looked_file want;     /* size 0: any */
     struct adopt_folder *folder; /* NULL: an own file */
     bool shard;
+    bool packed; /* an own file that is packed */
 };
 
 /* With disk.mu, while the object is lent; false: no memory. */

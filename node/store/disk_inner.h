@@ -7,6 +7,7 @@
 #include "node/store/catalog.h"
 #include "node/store/disk.h"
 #include "node/store/disk_adopt.h"
+#include "node/store/packed.h"
 #include "node/store/quarantine.h"
 #include "node/store/session.h"
 
@@ -19,6 +20,8 @@ struct disk_item {
     struct digest *digest; /* on record; those that it has replaced hang on it to the end */
     uint64_t last_use;     /* microseconds since 1970, and always more than any before */
     uint64_t partial_bytes;
+    uint64_t
+        packed; /* bytes of the cache's own file, which is packed; 0: it is the object's bytes */
     uint32_t pins;
     uint32_t place; /* in disk.order, counted from 1; 0: not in it */
     bool found;     /* at open: there is a file */
@@ -34,6 +37,13 @@ struct disk_item {
     bool noted;     /* in disk.noted */
     bool stale;     /* a bad file that could not be removed lies in its place, */
     bool litter;    /* or an unfinished one that is of no use in the session folder */
+};
+
+/* A packed file in memory, to be read from there for good (disk_form.c). */
+struct disk_image {
+    struct packed at;
+    uint8_t *ram;
+    struct disk_image *next; /* in image_dead */
 };
 
 struct disk_kept {
@@ -65,8 +75,11 @@ struct disk {
     struct disk_kept kept[DISK_CHUNKS_KEPT];
     uint32_t *noted; /* [n]: whose presence has changed; NULL: nobody wants to know */
     uint32_t n_noted;
-    uint64_t digests_set; /* counts what has been recorded */
-    uint8_t *rank;        /* [n]: of what is here or may come; NULL: all are alike */
+    uint64_t digests_set;          /* counts what has been recorded */
+    struct disk_image **image;     /* [n], NULL: none is kept; an image goes with the disk */
+    struct disk_image *image_dead; /* not used any more */
+    uint64_t image_bytes;
+    uint8_t *rank; /* [n]: of what is here or may come; NULL: all are alike */
     uint8_t rank_most;
 };
 
@@ -94,6 +107,25 @@ void disk_unfinished(struct disk *d, uint32_t id);
 void disk_unfinished_locked(struct disk *d, uint32_t id);
 /* The cache's own file is gone, or bad and set aside (quarantine.c): no longer there. */
 void disk_forget(struct disk *d, uint32_t id, const char *path);
+/* ---- disk_form.c: plain or packed ---- */
+/* With mu: the path of the cache's own file, in its form, malloc'ed; its bytes. */
+char *disk_own_path(struct disk *d, uint32_t id);
+uint64_t disk_own_bytes(struct disk *d, uint32_t id);
+/* With mu: its own file is packed now and has so many bytes; 0: it is plain. */
+void disk_set_form(struct disk *d, uint32_t id, uint64_t packed);
+/* Without mu, where a file was not there: it has the other form now (another process has changed
+ * it). */
+bool disk_form_switched(struct disk *d, uint32_t id);
+/* A plain file has been published: a packed one beside it is out of date. */
+void disk_form_published(struct disk *d, uint32_t id);
+/* At open: of an object in both forms (a change was cut off) the packed one stays. */
+void disk_form_settle(struct disk *d);
+/* With mu: unlinks the own file in either form. True: none is left. */
+bool disk_unlink_own(struct disk *d, uint32_t id);
+/* An image that is damaged is not used any more; what is there, is read from its file. */
+void disk_image_bad(struct disk *d, uint32_t id, const struct packed *image);
+void disk_form_close(struct disk *d);
+
 void disk_remove(struct disk *d, uint32_t id); /* the file goes, though nothing is wrong with it */
 /* Without mu: digests to journal and catalog, in this order; rows[i].result says where another
  * digest, not beaten by this one, was on record. */

@@ -107,11 +107,38 @@ bool disk_offers(struct disk *d, uint32_t id)
     return r;
 }
 
+/* Of a packed file of the cache, the object's bytes. */
+static int read_packed(int fd, const struct adopt_place *at, uint64_t size, uint8_t *p,
+                       struct chunk_sum *sums, struct err *e)
+{
+    struct uncached u = {.fd = fd};
+    struct packed pk = {.at = NULL};
+    struct stat st;
+    uint8_t *own = p ? NULL : malloc(CHUNK_SIZE);
+    int r = !p && !own            ? err_set(e, ERR_NOMEM, "out of memory")
+            : fstat(fd, &st) != 0 ? err_sys(e, errno, "%s", at->path)
+                                  : packed_open(&pk, &u, at->path, size, (uint64_t)st.st_size, e);
+    for (uint32_t i = 0; !r && i < chunk_count(size); i++) {
+        uint8_t *c = p ? p + (size_t)i * CHUNK_SIZE : own;
+        size_t n = chunk_len(size, i);
+        r = packed_read(&pk, &u, at->path, (uint64_t)i * CHUNK_SIZE, c, n, e);
+        if (!r) {
+            chunk_sum(c, n, &sums[i]);
+        }
+    }
+    packed_close(&pk);
+    free(own);
+    return r;
+}
+
 /* Fills sums; p (the whole object) or a buffer of its own. */
 static int read_sums(struct disk *d, uint32_t id, int fd, const struct adopt_place *at, uint8_t *p,
                      struct chunk_sum *sums, struct err *e)
 {
     uint64_t size = model_object(d->o.m, id)->size;
+    if (at->packed) {
+        return read_packed(fd, at, size, p, sums, e);
+    }
     uint8_t *own = p ? NULL : malloc(CHUNK_SIZE);
     int r = p || own ? 0 : err_set(e, ERR_NOMEM, "out of memory");
     for (uint32_t i = 0; !r && i < chunk_count(size); i++) {
@@ -141,7 +168,7 @@ static int check_file(struct disk *d, uint32_t id, int fd, const struct adopt_pl
     if (at->want.size && !adopt_same_file(file, &at->want)) {
         return err_set(e, ERR_NOTFOUND, "%s is another file than a moment ago", at->path);
     }
-    if (!at->shard && file->size != model_object(d->o.m, id)->size) {
+    if (!at->shard && !at->packed && file->size != model_object(d->o.m, id)->size) {
         return err_set(e, ERR_DIGEST, "%s has %llu bytes instead of %llu", at->path,
                        (unsigned long long)file->size,
                        (unsigned long long)model_object(d->o.m, id)->size);

@@ -34,9 +34,9 @@ void disk_forget(struct disk *d, uint32_t id, const char *path)
 
 void disk_remove(struct disk *d, uint32_t id)
 {
-    char *path = layout_object(d->dir, d->o.m, id);
-    bool left = path && unlink(path) != 0 && errno != ENOENT;
-    free(path);
+    pthread_mutex_lock(&d->mu);
+    bool left = !disk_unlink_own(d, id);
+    pthread_mutex_unlock(&d->mu);
     forget(d, id, left);
 }
 
@@ -53,9 +53,9 @@ void disk_drop_kept(struct disk *d, uint32_t id)
 char *disk_file_path(struct disk *d, uint32_t id)
 {
     pthread_mutex_lock(&d->mu);
-    bool own = d->it[id].own;
+    char *p = d->it[id].own ? disk_own_path(d, id) : NULL;
     pthread_mutex_unlock(&d->mu);
-    return own ? layout_object(d->dir, d->o.m, id) : NULL;
+    return p;
 }
 
 bool disk_past_cache(const struct disk *d, uint64_t size, size_t *step)
@@ -100,7 +100,26 @@ struct open_file {
     struct adopt_place at;
     char name[128];
     struct uncached u;
+    struct packed head;
+    const struct packed *packed; /* NULL: the file is the object's bytes */
+    bool image;                  /* it is in memory, nothing was opened */
 };
+
+static void open_file(struct disk *d, uint32_t id, bool past, struct open_file *f)
+{
+    uncached_open(&f->u, f->at.path, O_NONBLOCK, past); /* a pipe must not block us */
+    if (f->u.fd >= 0 || errno != ENOENT || f->at.folder || !disk_form_switched(d, id)) {
+        return;
+    }
+    free(f->at.path);
+    pthread_mutex_lock(&d->mu);
+    bool ok = adopt_where(d, id, &f->at);
+    pthread_mutex_unlock(&d->mu);
+    errno = ENOMEM;
+    if (ok) {
+        uncached_open(&f->u, f->at.path, O_NONBLOCK, past);
+    }
+}
 
 /* `past` the page cache, if it can be. ERR_BUSY: nothing is wrong with the file. */
 static int open_object(struct disk *d, uint32_t id, bool past, struct open_file *f, struct err *e)
@@ -108,12 +127,19 @@ static int open_object(struct disk *d, uint32_t id, bool past, struct open_file 
     const struct model_object *o = model_object(d->o.m, id);
     model_object_name(d->o.m, id, f->name, sizeof f->name);
     f->u.fd = -1;
+    f->head.at = NULL;
+    f->packed = NULL;
+    f->image = false;
     memset(&f->at, 0, sizeof f->at);
     pthread_mutex_lock(&d->mu);
     f->dg = d->it[id].digest;
     const struct disk_item *it = &d->it[id];
     bool left = !it->own && !it->orphan && !it->lent;
     bool ok = left || adopt_where(d, id, &f->at);
+    if (ok && f->at.packed && d->image && d->image[id]) {
+        f->packed = &d->image[id]->at;
+        f->image = true;
+    }
     pthread_mutex_unlock(&d->mu);
     if (!ok) {
         return err_set(e, ERR_NOMEM, "out of memory");
@@ -124,8 +150,11 @@ static int open_object(struct disk *d, uint32_t id, bool past, struct open_file 
     if (!f->dg) {
         return err_set(e, ERR_NOTFOUND, "%s has no digest on record", f->name);
     }
+    if (f->image) {
+        return 0;
+    }
+    open_file(d, id, past, f);
     const char *kind = f->at.folder ? "adopted" : "cache", *path = f->at.path;
-    uncached_open(&f->u, path, O_NONBLOCK, past); /* a pipe must not block us */
     struct stat st;
     if (f->u.fd < 0 && errno == ENOENT) {
         return err_set(e, ERR_NOTFOUND, "%s is missing from the %s (%s is gone)", f->name,
@@ -137,6 +166,14 @@ static int open_object(struct disk *d, uint32_t id, bool past, struct open_file 
     }
     if (f->u.fd < 0 || fstat(f->u.fd, &st) != 0) {
         return err_sys(e, errno, "%s: cannot open the %s file %s", f->name, kind, path);
+    }
+    if (f->at.packed) {
+        f->packed = &f->head;
+        int r = packed_open(&f->head, &f->u, path, o->size, (uint64_t)st.st_size, e);
+        if (r) {
+            err_prefix(e, "%s", f->name);
+        }
+        return r;
     }
     if (!f->at.folder && (uint64_t)st.st_size != o->size) {
         return err_set(e, ERR_DIGEST, "%s: the cache file %s has %lld bytes instead of %llu",
@@ -155,7 +192,10 @@ static int open_object(struct disk *d, uint32_t id, bool past, struct open_file 
 static bool close_object(struct disk *d, uint32_t id, struct open_file *f, int *r, struct err *e)
 {
     bool again = *r == ERR_DIGEST && f->dg && renewed(d, id, f->dg);
-    if (*r && !again && f->dg && f->at.path && *r != ERR_BUSY && *r != ERR_NOMEM) {
+    if (*r && !again && f->image) {
+        disk_image_bad(d, id, f->packed);
+        again = true;
+    } else if (*r && !again && f->dg && f->at.path && *r != ERR_BUSY && *r != ERR_NOMEM) {
         if (f->at.folder) {
             *r = adopt_trouble(d, id, &f->at, e);
             e->code = *r;
@@ -166,6 +206,7 @@ static bool close_object(struct disk *d, uint32_t id, struct open_file *f, int *
     if (f->u.fd >= 0) {
         close(f->u.fd);
     }
+    packed_close(&f->head);
     free(f->at.path);
     return again;
 }
@@ -173,7 +214,8 @@ static bool close_object(struct disk *d, uint32_t id, struct open_file *f, int *
 /* n bytes at off, whole chunks but for the object's last one: read together, then verified. */
 static int read_chunks(struct open_file *f, uint64_t off, uint8_t *p, size_t n, struct err *e)
 {
-    int r = uncached_read(&f->u, f->at.path, p, n, f->at.at + off, e);
+    int r = f->packed ? packed_read(f->packed, &f->u, f->at.path, off, p, n, e)
+                      : uncached_read(&f->u, f->at.path, p, n, f->at.at + off, e);
     if (r) {
         err_prefix(e, "%s", f->name);
     }

@@ -46,12 +46,10 @@ static void drop_stale(struct disk *d)
 {
     for (uint32_t id = 0; id < d->n && d->n_stale; id++) {
         if (d->it[id].stale) {
-            char *p = layout_object(d->dir, d->o.m, id);
-            if (p && (unlink(p) == 0 || errno == ENOENT)) {
+            if (disk_unlink_own(d, id)) {
                 d->it[id].stale = false;
                 d->n_stale--;
             }
-            free(p);
         }
         if (d->it[id].litter) {
             disk_unfinished_locked(d, id);

@@ -165,7 +165,7 @@ int disk_check_chunk(struct disk *d, uint32_t id, uint32_t chunk, struct err *e)
             char name[128];
             r = err_set(e, ERR_DIGEST, "%s in the cache is not what its digest says; it is removed",
                         model_object_name(d->o.m, id, name, sizeof name));
-            char *path = layout_object(d->dir, d->o.m, id);
+            char *path = disk_file_path(d, id);
             disk_forget(d, id, path);
             free(path);
         }

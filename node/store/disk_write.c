@@ -397,6 +397,9 @@ static int give_name(struct disk *d, struct disk_file *f, struct err *e)
             r = err_sys(e, errno, "cannot rename %s to %s", part, to);
         }
     }
+    if (!r) {
+        disk_form_published(d, f->id);
+    }
     free(part);
     free(to);
     return r;

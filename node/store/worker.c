@@ -135,6 +135,7 @@ static void job_read(struct store *st, struct entry *en)
         return;
     }
     pthread_mutex_unlock(&st->mu);
+    uint64_t cost = st->in_place ? ob->size : disk_cost(st->disk, id);
     int r = st->in_place ? worker_read_in_place(st, id, 0, s->p, s->size, &e)
                          : disk_read(st->disk, id, s->p, &e);
     pthread_mutex_lock(&st->mu);
@@ -146,13 +147,13 @@ static void job_read(struct store *st, struct entry *en)
         refetch(st, en, &e);
         return;
     }
-    st->s.disk_bytes += ob->size;
+    st->s.disk_bytes += cost;
     if (ob->kind == MODEL_SPINE) {
         st->s.spine_bytes_read += ob->size;
     }
     if (en->from != STORE_ORIGIN &&
         en->from != STORE_PEERS) { /* else fetched for this very request, read back from its file */
-        en->from = STORE_DISK;
+        en->from = cost ? STORE_DISK : STORE_RAM; /* packed, in memory */
     }
     admit(st, en);
 }
