@@ -42,8 +42,11 @@ static const struct opt where_table[] = {
      AT(model.cache), 0, 0, NULL},
     {"offline", NULL, "never contact the origin: only peers", OPT_FLAG, AT(model.offline), 0, 0,
      NULL},
+    {"mirror", "URL", CLI_MIRROR_HELP, OPT_TEXTS, AT(model.mirrors), 0, 0, NULL},
     {"rate-limit", "SIZE", "most bytes a second from the origin", OPT_BYTES, AT(model.rate_limit),
      1, 1e18, NULL},
+    {"mirror-rate-limit", "SIZE", CLI_MIRROR_RATE_HELP, OPT_BYTES, AT(model.mirror_rate), 1, 1e18,
+     NULL},
     NET_OPTS(struct setup_opts, model.net),
     {"disk-budget", "SIZE", CLI_DISK_BUDGET_HELP, OPT_BYTES, AT(model.disk_budget), 1, 1e18, NULL},
     {"disk-floor", "SIZE", CLI_DISK_FLOOR_HELP, OPT_BYTES, AT(model.disk_floor), 1, 1e18, NULL},
@@ -87,6 +90,12 @@ static int choose_place(struct setup *u, struct model_opts *m, struct err *e)
     }
     u->running = !cli_home_ask(&u->home, json_pack("{s:s}", "op", "ping"), 0, &a, NULL);
     json_decref(a);
+    if (u->running && m->mirrors.n) {
+        return err_set(e, ERR_ARG,
+                       "the running node of %.200s fetches, from its own mirrors: name them where "
+                       "it starts (shoal up --mirror), or end it first",
+                       u->home.path);
+    }
     bool shoal = u->home.me.key && u->home.m.in_group;
     if (u->running || shoal || m->home) {
         m->home = u->home.path;
@@ -202,7 +211,7 @@ static void tell(struct setup *u)
 {
     struct store_stats v;
     store_get_stats(u->s.st, &v);
-    uint64_t come = u->begun + u->unfinished + v.origin_bytes + v.peer_bytes;
+    uint64_t come = u->begun + u->unfinished + v.origin_bytes + v.peer_bytes + v.mirror_bytes;
     uint64_t done = come > u->there ? come : u->there;
     if (done >= u->total && u->there < u->total) {
         done = u->total - 1;
@@ -279,28 +288,29 @@ static int finish(struct setup *u)
     struct cli_session *s = &u->s;
     struct store_stats v;
     struct buf b;
-    char a[CLI_NUM], p[CLI_NUM], o[CLI_NUM], hex[2 * SHA256_SIZE + 1];
+    char a[CLI_NUM], p[CLI_NUM], o[CLI_NUM], m[CLI_NUM], hex[2 * SHA256_SIZE + 1];
     buf_init(&b, 16384);
     const char *with = next_words(u, &b);
     store_get_stats(s->st, &v);
     sha256_hex(model_root(s->m), hex);
     cli_session_phase(s, PHASE_QUIET, 0, 0);
-    cli_note(u->c, "done: %s of %s on disk in %s; %s came from peers, %s from the origin",
+    cli_note(u->c, "done: %s of %s on disk in %s; %s came from peers, %s%s%s from the origin",
              u->o->full ? "all" : "the spine", cli_bytes(u->there, a),
              s->cache ? s->cache : s->source, cli_bytes(v.peer_bytes, p),
-             cli_bytes(v.origin_bytes, o));
+             v.mirror_bytes ? cli_bytes(v.mirror_bytes, m) : "",
+             v.mirror_bytes ? " from mirrors, " : "", cli_bytes(v.origin_bytes, o));
     int status = CLI_OK;
     if (u->c->json) {
         char next[2048];
         snprintf(next, sizeof next, "shoal run%.1900s --chat \"Hello\"", with);
-        status =
-            cli_json(u->c, json_pack("{s:s, s:s, s:o, s:b, s:I, s:I, s:I, s:I, s:I, s:s}", "model",
-                                     s->source, "model_root", hex, "cache",
-                                     s->cache ? json_string(s->cache) : json_null(), "full",
-                                     u->o->full, "bytes", (json_int_t)u->there, "fetched",
-                                     (json_int_t)(u->there - u->begun), "objects", (json_int_t)u->n,
-                                     "peer_bytes", (json_int_t)v.peer_bytes, "origin_bytes",
-                                     (json_int_t)v.origin_bytes, "next", next));
+        status = cli_json(
+            u->c,
+            json_pack("{s:s, s:s, s:o, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:s}", "model", s->source,
+                      "model_root", hex, "cache", s->cache ? json_string(s->cache) : json_null(),
+                      "full", u->o->full, "bytes", (json_int_t)u->there, "fetched",
+                      (json_int_t)(u->there - u->begun), "objects", (json_int_t)u->n, "peer_bytes",
+                      (json_int_t)v.peer_bytes, "mirror_bytes", (json_int_t)v.mirror_bytes,
+                      "origin_bytes", (json_int_t)v.origin_bytes, "next", next));
     } else {
         cli_note(u->c, "next:   shoal run%s --chat \"Hello\"", with);
         if (!u->running) {

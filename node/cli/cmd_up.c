@@ -29,7 +29,7 @@ struct up_opts {
     struct opt_texts peers, mirrors;
     struct opt_choice metered;
     bool no_bonjour, offline;
-    struct opt_count rate_limit, disk_budget, disk_floor, upload, upload_peer, scrub;
+    struct opt_count rate_limit, mirror_rate, disk_budget, disk_floor, upload, upload_peer, scrub;
     struct net_opts net;
 };
 
@@ -68,6 +68,7 @@ static const struct opt limit_table[] = {
      AT(upload_peer), 1, 1e18, NULL},
     {"rate-limit", "SIZE", "most bytes a second from the origin", OPT_BYTES, AT(rate_limit), 1,
      1e18, NULL},
+    {"mirror-rate-limit", "SIZE", CLI_MIRROR_RATE_HELP, OPT_BYTES, AT(mirror_rate), 1, 1e18, NULL},
     {"disk-budget", "SIZE", CLI_DISK_BUDGET_HELP, OPT_BYTES, AT(disk_budget), 1, 1e18, NULL},
     {"scrub", "TIME",
      "every file of the cache is read once in so long, evenly, on mains and beside no answer; "
@@ -186,6 +187,7 @@ static int open_node(struct up *u, const struct up_opts *o, struct err *e)
                                      .token = cli_net_token(&u->net),
                                      .ca_file = cli_net_ca(&u->net),
                                      .rate_limit = o->rate_limit.v,
+                                     .mirror_rate = o->mirror_rate.v,
                                      .rate_conn = o->net.rate_conn.v,
                                      .mirrors = o->mirrors.v,
                                      .n_mirrors = o->mirrors.n,

@@ -14,6 +14,10 @@ struct net_opts {
 };
 
 /* Lines of an option table whose struct T has a net_opts F. */
+#define CLI_MIRROR_RATE_HELP \
+    "most bytes a second from each mirror; default: no limit, for --rate-limit is the origin's"
+#define CLI_MIRROR_HELP \
+    "another address with the model's files, asked before the origin; may be given several times"
 #define NET_OPTS_COUNT 4
 #define NET_OPTS(T, F)                                                                            \
     {"rate-limit-connection",                                                                     \

@@ -242,6 +242,9 @@ static void say_limits(const json_t *s)
         printf("         each connection to the origin %s\n",
                limit(number(l, "origin_conn_bytes_s"), "/s", a));
     }
+    if (json_array_size(json_object_get(json_object_get(s, "tiers"), "mirrors"))) {
+        printf("         from each mirror %s\n", limit(number(l, "mirror_bytes_s"), "/s", a));
+    }
     const json_t *y = json_object_get(l, "yield");
     if (number(y, "computing") > 0) {
         printf("         peers are served at %s while this machine computes\n",

@@ -32,7 +32,7 @@ struct model_opts {
     const char *model, *home, *cache;
     bool offline;
     struct opt_texts mirrors;
-    struct opt_count rate_limit, disk_budget, disk_floor;
+    struct opt_count rate_limit, mirror_rate, disk_budget, disk_floor;
     struct net_opts net;
     const struct session_over *over; /* NULL: open what is needed; no option */
     /* Hears of the forward pass's progress in place of the session; no option. */
@@ -55,7 +55,7 @@ extern const struct opt_group compute_group;
 /* Tables of the two groups, for commands that list them with their own offsets. */
 extern const struct opt model_opts_table[], compute_opts_table[];
 extern const char *const cli_isa_names[]; /* in the order of enum kern_isa, NULL-terminated */
-#define MODEL_OPTS_COUNT (8 + NET_OPTS_COUNT)
+#define MODEL_OPTS_COUNT (9 + NET_OPTS_COUNT)
 #define COMPUTE_OPTS_COUNT 8
 
 /* ---- the plan (plan.c) ---- */

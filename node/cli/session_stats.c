@@ -32,14 +32,15 @@ static json_t *ahead_json(const struct infer *f)
 json_t *cli_session_stats_json(const struct cli_session *s, const struct store_stats *v)
 {
     json_t *o = json_pack(
-        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:I}",
+        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:I}",
         "origin_bytes", (json_int_t)v->origin_bytes, "peer_bytes", (json_int_t)v->peer_bytes,
-        "disk_bytes", (json_int_t)v->disk_bytes, "ram_hits", (json_int_t)v->ram_hits, "disk_hits",
-        (json_int_t)v->disk_hits, "origin_fetches", (json_int_t)v->origin_fetches,
-        "experts_fetched", (json_int_t)v->experts_fetched, "peer_fetches",
-        (json_int_t)v->peer_fetches, "experts_from_peers", (json_int_t)v->experts_from_peers,
-        "ram_peak", (json_int_t)v->ram_peak, "spine_bytes_read", (json_int_t)v->spine_bytes_read,
-        "retries", (json_int_t)v->retries, "bad_chunks", (json_int_t)v->bad_chunks, "refetched",
+        "mirror_bytes", (json_int_t)v->mirror_bytes, "disk_bytes", (json_int_t)v->disk_bytes,
+        "ram_hits", (json_int_t)v->ram_hits, "disk_hits", (json_int_t)v->disk_hits,
+        "origin_fetches", (json_int_t)v->origin_fetches, "experts_fetched",
+        (json_int_t)v->experts_fetched, "peer_fetches", (json_int_t)v->peer_fetches,
+        "experts_from_peers", (json_int_t)v->experts_from_peers, "ram_peak",
+        (json_int_t)v->ram_peak, "spine_bytes_read", (json_int_t)v->spine_bytes_read, "retries",
+        (json_int_t)v->retries, "bad_chunks", (json_int_t)v->bad_chunks, "refetched",
         (json_int_t)v->refetched, "wait_s", (double)v->wait_ns * 1e-9, "peak_rss",
         (json_int_t)plat_peak_rss());
     if (o && s->f) {

@@ -273,12 +273,13 @@ static json_t *limits_json(struct node *n)
     if (st) {
         (void)store_get_budget(st, &b, NULL);
     }
-    return json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:o,s:i,s:i,s:i}", "out_bytes_s",
+    return json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:o,s:i,s:i,s:i}", "out_bytes_s",
                      (json_int_t)all, "out_peer_bytes_s", (json_int_t)each, "origin_bytes_s",
                      (json_int_t)s->rate_limit, "origin_conn_bytes_s", (json_int_t)s->rate_conn,
-                     "disk_budget", (json_int_t)b.budget, "disk_floor", (json_int_t)b.floor,
-                     "ram_budget", (json_int_t)s->ram_budget, "yield", yield_json(&n->yield),
-                     "peers", FETCH_PEERS_MAX, "static_peers", DISCO_STATIC_MAX, "processes",
+                     "mirror_bytes_s", (json_int_t)s->mirror_rate, "disk_budget",
+                     (json_int_t)b.budget, "disk_floor", (json_int_t)b.floor, "ram_budget",
+                     (json_int_t)s->ram_budget, "yield", yield_json(&n->yield), "peers",
+                     FETCH_PEERS_MAX, "static_peers", DISCO_STATIC_MAX, "processes",
                      CONTROL_CLIENTS_MAX);
 }
 

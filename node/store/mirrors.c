@@ -43,6 +43,7 @@ int mirrors_open(struct origin *o, const struct origin_opts *base, const char *c
         return err_set(e, ERR_NOMEM, "out of memory");
     }
     ms->o = o;
+    ms->rate = base->mirror_rate;
     ms->log = base->log;
     ms->log_ctx = base->log_ctx;
     ms->rng = clock_ns() | 1u;
@@ -67,6 +68,7 @@ int mirrors_open(struct origin *o, const struct origin_opts *base, const char *c
         struct origin_opts mo = {
             .url = url,
             .ca_file = base->ca_file,
+            .rate_limit = base->mirror_rate,
             .retries = 1,
             .stall_ms = base->stall_ms && base->stall_ms < STALL_MS ? base->stall_ms : STALL_MS};
         r = r ? r : origin_open(&mo, &ms->m[i].o, e);
@@ -223,6 +225,13 @@ static void on_done(struct origin_part *p, int code, const struct err *e)
     mirror_route(w);
 }
 
+/* Bytes a second: a connection that gives fewer is too slow. Not for its cap's sake. */
+static uint64_t least_rate(const struct mirrors *ms, double floor)
+{
+    uint64_t least = floor > SLOW_MIN ? (uint64_t)floor : SLOW_MIN, capped = ms->rate / SLOW_SHARE;
+    return ms->rate && least > capped ? (capped ? capped : 1) : least;
+}
+
 void mirror_route(struct mirror_part *w)
 {
     struct mirrors *ms = w->ms;
@@ -269,7 +278,7 @@ void mirror_route(struct mirror_part *w)
         mirror_probe(ms, at, file, no, off, size, rnd);
     } else if (!waits) {
         if (at >= 0) {
-            origin_floor(ms->m[at].o, floor > SLOW_MIN ? (uint64_t)floor : SLOW_MIN);
+            origin_floor(ms->m[at].o, least_rate(ms, floor));
         }
         origin_submit(at >= 0 ? ms->m[at].o : ms->o, &w->part);
     }

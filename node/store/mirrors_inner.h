@@ -44,6 +44,7 @@ struct mirror_part {
 #define MIRROR_NONE (-1)
 
 struct mirrors {
+    uint64_t rate; /* cap of each, bytes a second; 0: none */
     struct origin *o;
     void (*log)(void *ctx, const char *line);
     void *log_ctx;

@@ -20,6 +20,7 @@ struct origin_opts {
     const char *token;
     const char *ca_file;            /* see store_opts */
     uint64_t rate_limit, rate_conn; /* bytes a second: of all, of each connection; 0 = no cap */
+    uint64_t mirror_rate;           /* for mirrors_open: the rate_limit of each of them */
     uint32_t retries, retry_ms, stall_ms; /* 0 = defaults, see store_opts */
     uint32_t merge_ms; /* so long a part waits for neighbours that come after it; 0 = not at all */
     void (*log)(void *ctx, const char *line);

@@ -55,6 +55,7 @@ static int open_origin(struct store *st, struct err *e)
         .ca_file = st->o.ca_file,
         .rate_limit = st->o.rate_limit,
         .rate_conn = st->o.rate_conn,
+        .mirror_rate = st->o.mirror_rate,
         .merge_ms = is_url(st->model_path) ? MERGE_MS : 0,
         .retries = st->o.retries,
         .retry_ms = st->o.retry_ms,

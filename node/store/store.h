@@ -47,15 +47,16 @@ struct store_opts {
         *mirrors; /* [n_mirrors] http(s) URLs asked before the origin, in this order;
                      not with a folder as model. What they give counts as own download */
     size_t n_mirrors;
-    const char *token;   /* HTTP bearer token for the origin's host only; may be NULL */
-    const char *ca_file; /* certificates of authorities for https, a file or folder, in place of
-                            the system's; NULL: the system's */
-    uint64_t rate_limit; /* bytes a second from the origin; 0 = none */
-    uint64_t rate_conn;  /* the same for each connection (one file, one range); 0 = none */
-    uint32_t retries;    /* attempts without progress before an origin error counts; 0 = 8,
-                            5 before the origin's first byte */
-    uint32_t retry_ms;   /* first wait between attempts, doubled each time; 0 = 500 ms */
-    uint32_t stall_ms;   /* a transfer without bytes for so long is begun anew; 0 = 10 s */
+    const char *token;    /* HTTP bearer token for the origin's host only; may be NULL */
+    const char *ca_file;  /* certificates of authorities for https, a file or folder, in place of
+                             the system's; NULL: the system's */
+    uint64_t rate_limit;  /* bytes a second from the origin; 0 = none */
+    uint64_t mirror_rate; /* from each mirror; 0 = none: rate_limit is for the origin alone */
+    uint64_t rate_conn;   /* the same for each connection (one file, one range); 0 = none */
+    uint32_t retries;     /* attempts without progress before an origin error counts; 0 = 8,
+                             5 before the origin's first byte */
+    uint32_t retry_ms;    /* first wait between attempts, doubled each time; 0 = 500 ms */
+    uint32_t stall_ms;    /* a transfer without bytes for so long is begun anew; 0 = 10 s */
     struct store_mem mem;
     const struct store_meta_peers *meta; /* share.h; NULL: none. Lives as long as the store */
     /* Called once per entry into RAM, before anybody sees the bytes; may rewrite them in place
