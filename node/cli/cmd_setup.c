@@ -384,6 +384,9 @@ static int run(struct cli *c, const void *opts, int argc, char **argv)
     int r = choose_place(u, &m, &e);
     r = r ? r : cli_session_open(&u->s, c, &m, NULL, SESSION_FETCH, &e);
     u->open = !r;
+    if (u->open) {
+        awake_work(&u->s.awake, 1); /* until the session is closed */
+    }
     r = r ? r : work(u, &e);
     int status = r ? 0 : finish(u);
     if (u->open) {

@@ -411,6 +411,7 @@ int cli_session_open(struct cli_session *s, struct cli *c, const struct model_op
     if (pthread_mutex_init(&s->lock, NULL)) {
         return err_set(e, ERR_NOMEM, "cannot make a lock");
     }
+    awake_open(&s->awake);
     int r = model_opts_check(o, e);
     r = r ? r : find_source(s, o, e);
     r = r ? r : find_cache(s, o, e);
@@ -477,11 +478,13 @@ void cli_session_close(struct cli_session *s)
     buf_free(&s->source_buf);
     cli_net_close(&s->net);
     buf_free(&s->cache_buf);
+    awake_close(&s->awake);
     pthread_mutex_destroy(&s->lock);
 }
 
 void cli_session_computing(struct cli_session *s, int by)
 {
+    awake_work(&s->awake, by);
     if (s->node) {
         node_computing(s->node, by);
     } else if (s->st) {

@@ -8,6 +8,7 @@
 #define SHOAL_NODE_CLI_SESSION_H
 
 #include "kernels/backend.h"
+#include "node/cli/awake.h"
 #include "node/cli/cli.h"
 #include "node/cli/live.h"
 #include "node/cli/net.h"
@@ -94,6 +95,7 @@ struct cli_session {
     struct cli_net net; /* what it takes to reach the origin */
     const char *cache;  /* NULL: read in place */
     struct plan plan;
+    struct awake awake; /* the machine's, while something is computed or set up */
     struct kern_backend *be;
     struct node *node; /* with --home: the store is its */
     bool shared;       /* that node is in a shoal */
