@@ -42,7 +42,9 @@ int rig_open(struct rig *r, const struct rig_opts *o, struct err *e)
                                 .shuffle = o->shuffle,
                                 .prefetch = o->prefetch,
                                 .progress = o->progress,
-                                .progress_ctx = o->progress_ctx};
+                                .progress_ctx = o->progress_ctx,
+                                .routed = o->routed,
+                                .routed_ctx = o->routed_ctx};
         rc = infer_open(&io, &r->f, e);
     }
     if (rc) {

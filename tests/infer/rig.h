@@ -21,6 +21,8 @@ struct rig_opts {
     enum infer_prefetch prefetch;
     int (*progress)(void *ctx, const struct infer_progress *p);
     void *progress_ctx;
+    void (*routed)(void *ctx, uint32_t layer, uint32_t rows, const uint32_t *ids, size_t n);
+    void *routed_ctx;
 };
 
 struct rig {
