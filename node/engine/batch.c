@@ -3,7 +3,8 @@
  *
  * A step has one row for each request that decodes; what is left of its rows goes to those that
  * still read their prompt, in order of admission, each cut at the next position where a state is to
- * be kept. Rows are computed independently, so company changes no bit. */
+ * be kept, or, where nobody reads, to drafts (drafts.c). Rows are computed independently, so
+ * company changes no bit. */
 #include "node/engine/engine_int.h"
 
 #include "proto/base/clock.h"
@@ -154,13 +155,21 @@ static uint32_t fill(struct engine *g, uint32_t n, struct engine_job *j)
         size_t at = j->fed + i;
         g->rows[n + i] = (struct infer_row){j->st, j->ids[at], at + 1 == j->n_ids};
     }
-    j->rows = k;
-    return n + k;
+    for (uint32_t i = 0; i < j->drafted; i++) {
+        g->rows[n + k + i] = (struct infer_row){j->st, j->draft[i], true};
+    }
+    j->rows = k + j->drafted;
+    return n + j->rows;
 }
 
 static uint32_t plan(struct engine *g, uint32_t *wanted)
 {
-    uint32_t n = 0;
+    uint32_t n = 0, decode = 0;
+    for (size_t i = 0; i < g->n_run; i++) {
+        decode += decodes(g->run[i]);
+    }
+    engine_draft(g, decode, g->o.chunk);
+    *wanted = 0;
     for (int prefill = 0; prefill < 2; prefill++) {
         /* admission order: run[] is permuted by leaving jobs */
         for (uint64_t last = 0;;) {
@@ -175,12 +184,13 @@ static uint32_t plan(struct engine *g, uint32_t *wanted)
                 break;
             }
             last = next->turn;
+            next->slot = *wanted;
+            uint32_t from = n;
             n = fill(g, n, next);
+            for (; from < n; from++) {
+                *wanted += g->rows[from].want_logits;
+            }
         }
-    }
-    *wanted = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        *wanted += g->rows[i].want_logits;
     }
     return n;
 }
@@ -221,19 +231,25 @@ static int choose(struct engine *g, struct engine_job *j, const float *logits, u
     return r;
 }
 
-/* The job has logits: a token, or its end. */
-static void advance(struct engine *g, struct engine_job *j, const float *logits)
+/* How a request ended, if it did. */
+struct outcome {
+    bool over;
+    enum engine_reason why;
+    struct err err; /* with ENGINE_ERROR */
+};
+
+/* A row of logits: a token, or the end. */
+static struct outcome take(struct engine *g, struct engine_job *j, const float *logits)
 {
-    struct err e = {0};
+    struct outcome o = {.over = true, .why = ENGINE_ERROR};
     struct engine_token t = {0};
     if (!reserve(j, j->n_ids + 1)) {
-        err_set(&e, ERR_NOMEM, "out of memory for a request");
+        err_set(&o.err, ERR_NOMEM, "out of memory for a request");
     } else {
-        choose(g, j, logits, &t.id, &e);
+        choose(g, j, logits, &t.id, &o.err);
     }
-    if (e.code) {
-        engine_finish(g, j, ENGINE_ERROR, &e);
-        return;
+    if (o.err.code) {
+        return o;
     }
     if (!j->first_token) {
         j->first_token = clock_ns();
@@ -245,19 +261,48 @@ static void advance(struct engine *g, struct engine_job *j, const float *logits)
         sampling_logprobs(&j->sampling, logits, &t);
     }
     int said = j->a.hooks.token ? j->a.hooks.token(j->a.hooks.ctx, &t) : 0;
-    if (is_stop(j, t.id)) {
-        engine_finish(g, j, ENGINE_STOP, NULL);
-    } else if (said) {
-        engine_finish(g, j, ENGINE_HOOK, NULL);
-    } else if (j->n_ids - j->a.n_prompt >= j->a.max_new) {
-        engine_finish(g, j, ENGINE_LENGTH, NULL);
+    bool stop = is_stop(j, t.id);
+    o.over = stop || said || j->n_ids - j->a.n_prompt >= j->a.max_new;
+    o.why = stop ? ENGINE_STOP : said ? ENGINE_HOOK : ENGINE_LENGTH;
+    return o;
+}
+
+/* The job has logits of its last token, and of each token of its draft: the tokens that they give,
+ * as long as the draft is what was chosen. Its state goes back to the last of these. */
+static void advance(struct engine *g, struct engine_job *j)
+{
+    uint32_t right = 0;
+    struct outcome o;
+    for (;;) {
+        o = take(g, j, g->logits + (size_t)(j->slot + right) * g->vocab);
+        if (j->guessed && !o.err.code) {
+            spec_shadow(&g->spec, &j->luck, j->guess == j->ids[j->n_ids - 1]);
+        }
+        if (o.over || right == j->drafted || j->ids[j->n_ids - 1] != j->draft[right] ||
+            atomic_load(&j->cancelled)) {
+            break;
+        }
+        right++;
+        j->fed++;
+    }
+    if (g->drafted) {
+        struct err e = {0};
+        if (j->drafted) {
+            spec_result(&g->spec, &j->luck, j->drafted, right);
+        }
+        if (engine_rewind(g, j, 1 + right, &e) && !o.over) {
+            o = (struct outcome){true, ENGINE_ERROR, e};
+        }
+    }
+    if (o.over) {
+        engine_finish(g, j, o.why, o.err.code ? &o.err : NULL);
     }
 }
 
 static void took_rows(struct engine *g, struct engine_job *j)
 {
     bool prompt = j->fed < j->a.n_prompt;
-    j->fed += j->rows;
+    j->fed += j->rows - j->drafted;
     if (j->next_bound < j->a.n_bounds && j->fed == j->a.bounds[j->next_bound]) {
         j->next_bound++;
         if (!j->a.no_keep) {
@@ -304,19 +349,18 @@ void engine_step(struct engine *g)
             g->logit_room = wanted;
         }
     }
+    bool decoding = wanted == n && n - g->drafted == g->n_run; /* nobody reads a prompt */
+    uint32_t plain = (uint32_t)g->n_run;
+    spec_begin(&g->spec);
+    if (g->drafted && !engine_mark(g)) {
+        return; /* the next step is laid out without */
+    }
     int r = wanted > g->logit_room
                 ? err_set(&e, ERR_NOMEM, "out of memory for the logits of %u requests", wanted)
                 : infer_forward(g->o.f, g->rows, n, g->logits, &e);
+    bool again = r && engine_undo(g);
     n_jobs = g->n_run;
     memcpy(jobs, g->run, n_jobs * sizeof *jobs);
-    /* whose logits lie where: the order of the rows */
-    struct infer_state *owner[ENGINE_BATCH_MAX];
-    uint32_t slot = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        if (g->rows[i].want_logits) {
-            owner[slot++] = g->rows[i].state;
-        }
-    }
     pthread_mutex_lock(&g->mu);
     g->s.steps++;
     g->s.rows += n;
@@ -330,17 +374,22 @@ void engine_step(struct engine *g)
             end_early(g, j);
             continue;
         }
+        if (again) {
+            continue;
+        }
         if (r) {
             engine_finish(g, j, ENGINE_ERROR, &e);
             continue;
         }
-        struct infer_state *st = j->st;
         took_rows(g, j);
-        for (uint32_t k = 0; k < slot; k++) {
-            if (owner[k] == st) {
-                advance(g, j, g->logits + (size_t)k * g->vocab);
-                break;
-            }
+        if (j->fed == j->n_ids) {
+            advance(g, j);
         }
     }
+    if (decoding && !r) {
+        spec_end(&g->spec, plain, g->drafted);
+    }
+    pthread_mutex_lock(&g->mu);
+    spec_get_stats(&g->spec, &g->s.spec);
+    pthread_mutex_unlock(&g->mu);
 }

@@ -559,6 +559,7 @@ int engine_open(const struct engine_opts *o, struct engine **out, struct err *e)
     g->vocab = infer_config(o->f)->vocab;
     g->positions = infer_config(o->f)->max_positions;
     g->queue_tail = &g->queue;
+    spec_open(&g->spec, o->f, &o->spec);
     int r = 0;
     if (o->keep_dir) {
         g->keep_dir = strdup(o->keep_dir);

@@ -13,6 +13,7 @@
 #include "node/infer/infer.h"
 #include "node/infer/receipt.h"
 #include "node/infer/sample.h"
+#include "node/infer/speculate.h"
 
 #define ENGINE_TOP_MAX 20       /* logprobs of the likeliest tokens */
 #define ENGINE_BIAS_MAX 1024    /* entries of a logit bias */
@@ -41,6 +42,7 @@ struct engine_opts {
     const struct tok *tok; /* NULL: no grammars */
     uint32_t chunk;        /* rows of one step, prefill and decode together; 0: 64 */
     uint32_t batch, queue; /* 0: the defaults above */
+    struct spec_opts spec; /* drafts for requests that decode; zero: none */
     uint64_t ram_states;   /* bytes of states of running requests; a request beyond it waits,
                               one always runs; 0: no limit */
     uint64_t keep_ram;     /* bytes of kept states in RAM; 0: none is kept */
@@ -157,6 +159,7 @@ struct engine_stats {
     size_t waiting, running;
     uint64_t requests, cancelled, refused, failed;
     uint64_t prompt_tokens, reused_tokens, new_tokens, steps, rows;
+    struct spec_stats spec;             /* drafts; its passes: steps of decoding alone */
     double prefill_tok_s, decode_tok_s; /* lately, of one request; 0: not known */
     size_t kept_ram, kept_disk;         /* states */
     uint64_t kept_ram_bytes, kept_disk_bytes, keep_hits;

@@ -44,7 +44,12 @@ struct engine_job {
     size_t next_bound;
     struct sampling sampling;
     struct grammar_run *run;
-    uint32_t rows; /* in the present step */
+    uint32_t rows;                      /* in the present step */
+    uint32_t slot;                      /* of its first row's logits */
+    uint32_t draft[SPEC_MOST], drafted; /* behind its last token; how many are in the step */
+    uint32_t guess;                     /* the next token as a draft had it that was not used */
+    bool guessed, no_draft;
+    struct spec_luck luck;
     bool timed_out;
     size_t keep_n; /* engine_keep_answer: the state at the end is worth keeping */
     struct receipt receipt;
@@ -74,10 +79,23 @@ struct engine {
     uint64_t forgets;
 
     struct keep *keep;
+    struct spec spec;
+    uint32_t drafted; /* rows of the present step */
     struct infer_row *rows;
     float *logits;
     size_t logit_room;
 };
+
+/* drafts.c. Before the rows of a step are laid out: the drafts of those that decode, in room rows,
+ * of which `decode` are taken by the rows that they have anyway. */
+void engine_draft(struct engine *g, uint32_t decode, uint32_t room);
+/* After they are: what may be taken back is marked. False: no memory, and nobody has a draft. */
+bool engine_mark(struct engine *g);
+/* Of the job's rows the first `keep` stay. */
+int engine_rewind(struct engine *g, struct engine_job *j, uint32_t keep, struct err *e);
+/* The step failed, which may be due to its drafts: all of its jobs are where they were before it,
+ * and those that had drafts get no more. False: it had none, or not all could go back. */
+bool engine_undo(struct engine *g);
 
 /* batch.c: with the lock not held, on the engine's thread */
 void engine_step(struct engine *g);

@@ -28,6 +28,10 @@ static int progress(void *ctx, const struct infer_progress *p)
         usleep(1000);
         r = engine_progress(&x->tap, p);
     }
+    if (!r && atomic_load(&x->fail) > 0) {
+        atomic_fetch_sub(&x->fail, 1);
+        return 1;
+    }
     return r;
 }
 
@@ -97,6 +101,9 @@ static int on_token(void *ctx, const struct engine_token *t)
     j->ids[j->n] = t->id;
     j->logprob[j->n++] = t->logprob;
     int r = j->stop_after && j->n >= j->stop_after;
+    if (j->fail && j->n == j->fail_after) {
+        atomic_store(j->fail, 1);
+    }
     pthread_cond_broadcast(&j->cond);
     pthread_mutex_unlock(&j->mu);
     return r;

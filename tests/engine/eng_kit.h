@@ -14,6 +14,7 @@ struct eng {
     struct rig_opts opts;
     struct engine_tap tap;
     atomic_bool hold; /* while true a step does not advance, as one that awaits its weights */
+    atomic_int fail;  /* so many forward passes fail, within a layer */
     struct engine *g;
 };
 /* o: all but f, m, tap. Fails the test. */
@@ -33,6 +34,8 @@ struct eng_job {
     struct engine_end end;
     unsigned order;    /* of the ends, from 1 */
     size_t stop_after; /* tokens; then the hook says so */
+    atomic_int *fail;  /* set to 1 after */
+    size_t fail_after; /* tokens */
     bool keep_all;     /* at the end: the client will send back all ids */
     struct engine_ask ask;
     uint32_t prompt[600];

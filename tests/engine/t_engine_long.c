@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * t_engine_long.c: same request, same receipt, whatever else happens: 20 prompts (10 chats, 10 of
  * random ids), greedy and sampled, alone by generate(), eight at once, in steps of 1, 7 and 64
- * rows, cold, from kept states in RAM and on disk, with others cancelled beside them, with the
- * scalar instruction set.
+ * rows, cold, from kept states in RAM and on disk, with others cancelled beside them, with drafts
+ * and without, with the scalar instruction set.
  * usage: t_engine_long [TOKENS [PROMPTS]] (default: 500 20) */
 #include "tests/engine/eng_kit.h"
 
@@ -204,6 +204,8 @@ static void test_together(void **state)
         struct engine_opts o = {.batch = AT_ONCE, .chunk = chunk[k]};
         if (chunk[k] == 1) {
             o.batch = 3; /* more than a step has rows: they take turns */
+        } else {
+            o.spec = (struct spec_opts){k ? SPEC_ALWAYS : SPEC_MEASURED, k ? 4 : 0, NULL};
         }
         eng_open(&x, demo, &o);
         run_all(&x, k == 1, true, false, COLD);
@@ -219,6 +221,7 @@ static void test_warm(void **state)
     (void)state;
     struct eng x;
     struct engine_opts o = {.batch = AT_ONCE,
+                            .spec = {SPEC_ALWAYS, 8, NULL},
                             .keep_ram = (uint64_t)1 << 30,
                             .keep_disk = (uint64_t)1 << 30,
                             .keep_dir = dir};
