@@ -24,6 +24,8 @@ static const char tiny[] = SHOAL_TEST_DIR "/fixtures/k3/tiny_a";
 static const char demo[] = SHOAL_SOURCE_DIR "/node/demo/model";
 #define NEW 20
 #define PROMPT_MAX 400
+#define PROMPTS 4
+static bool brief; /* for slow machines: fewer ways and prompts */
 
 /* ---- a source that knows the answer ---- */
 
@@ -139,23 +141,24 @@ static void no_draft_changes_a_bit(void **state)
         {.threads = 2, .max_rows = 3, .no_spine = true, .ram = 1},
     };
     static const uint32_t most[] = {1, 4, SPEC_MOST};
-    struct run plain[4], x;
+    struct run plain[PROMPTS], x;
+    uint32_t prompts = brief ? 2 : PROMPTS;
     struct rig r;
     struct rig_opts o = {.model = tiny};
     open_or_fail(&r, &o);
     uint32_t V = infer_config(r.f)->vocab;
-    for (uint32_t i = 0; i < 4; i++) {
+    for (uint32_t i = 0; i < prompts; i++) {
         run_set(&plain[i], i, 1 + 9 * i, i % 2, V);
         run(&r, &plain[i]);
         assert_int_equal(plain[i].r.n, NEW);
         assert_int_equal(plain[i].r.spec.passes, NEW - 1);
     }
     rig_close(&r);
-    for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
+    for (size_t w = brief ? 2 : 0; w < sizeof ways / sizeof *ways; w++) {
         o = ways[w];
         o.model = tiny;
         open_or_fail(&r, &o);
-        for (uint32_t i = 0; i < 4; i++) {
+        for (uint32_t i = 0; i < prompts; i++) {
             for (int k = 0; k < KINDS; k++) {
                 run_drafted(&r, &plain[i], (enum kind)k, most[(i + (uint32_t)k + w) % 3], &x);
                 generate_result_free(&x.r);
@@ -163,7 +166,7 @@ static void no_draft_changes_a_bit(void **state)
         }
         rig_close(&r);
     }
-    for (uint32_t i = 0; i < 4; i++) {
+    for (uint32_t i = 0; i < prompts; i++) {
         generate_result_free(&plain[i].r);
     }
 }
@@ -181,7 +184,7 @@ static void states_are_the_plain_ones(void **state)
     snprintf(a, sizeof a, "%s/a", dir);
     snprintf(b, sizeof b, "%s/b", dir);
     open_or_fail(&r, &o);
-    for (uint32_t n = 1; n < NEW; n += 4) {
+    for (uint32_t n = 1; n < NEW; n += brief ? 9 : 4) {
         struct buf want, got;
         struct err e = {0};
         run_set(&plain, 3, 7, true, infer_config(r.f)->vocab);
@@ -243,7 +246,7 @@ static void ends(void **state)
     assert_non_null(mkdtemp(dir));
     open_or_fail(&r, &o);
     uint32_t V = infer_config(r.f)->vocab;
-    for (uint32_t k = 0; k < NEW; k += 5) { /* the stop id is the k-th new token */
+    for (uint32_t k = 0; k < NEW; k += brief ? 10 : 5) { /* the stop id is the k-th new token */
         struct run first;
         run_set(&first, 8, 5, true, V);
         run(&r, &first);
@@ -292,7 +295,7 @@ static void ends(void **state)
     o.model = dir;
     open_or_fail(&r, &o);
     assert_int_equal(infer_config(r.f)->max_positions, 22);
-    for (size_t n = 5; n <= 22; n += n < 14 ? 4 : 2) {
+    for (size_t n = brief ? 14 : 5; n <= 22; n += n < 14 || brief ? 4 : 2) {
         run_set(&plain, (uint32_t)n, n, false, V);
         run(&r, &plain);
         assert_int_equal(plain.r.n, 22 - n + 1 < NEW ? 22 - n + 1 : NEW);
@@ -608,8 +611,9 @@ static void words(void **state)
     }
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    brief = argc > 1 && !strcmp(argv[1], "brief");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_draft_changes_a_bit),
         cmocka_unit_test(states_are_the_plain_ones),
