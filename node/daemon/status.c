@@ -130,10 +130,11 @@ static json_t *tiers_json(struct node *n, struct store *st, const struct own *ow
     if (!statvfs(n->cache, &v)) {
         json_object_set_new(disk, "free", num((uint64_t)v.f_bavail * v.f_frsize));
     }
-    json_t *origin = json_pack("{s:b,s:b,s:f,s:f,s:f,s:I,s:I,s:I}", "used", has, "answers", up,
-                               "rate", s.origin_rate, "measured_bytes_s", rate, "latency_s",
-                               latency, "bytes", (json_int_t)s.origin_bytes, "retries",
-                               (json_int_t)s.retries, "fetches", (json_int_t)s.origin_fetches);
+    json_t *origin =
+        json_pack("{s:b,s:b,s:f,s:f,s:f,s:I,s:I,s:I,s:I}", "used", has, "answers", up, "rate",
+                  s.origin_rate, "measured_bytes_s", rate, "latency_s", latency, "bytes",
+                  (json_int_t)s.origin_bytes, "unused", (json_int_t)s.origin_unused, "retries",
+                  (json_int_t)s.retries, "fetches", (json_int_t)s.origin_fetches);
     return json_pack("{s:o,s:o,s:o,s:o,s:I,s:I,s:I,s:I}", "ram", ram, "disk", disk, "origin",
                      origin, "mirrors", mirrors_json(st), "mirror_bytes",
                      (json_int_t)s.mirror_bytes, "peer_bytes", (json_int_t)s.peer_bytes,

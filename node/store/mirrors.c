@@ -208,7 +208,7 @@ static void on_done(struct origin_part *p, int code, const struct err *e)
         finish(w, w->own, &own);
         return;
     }
-    if (w->at == MIRROR_NONE) {
+    if (w->at == MIRROR_NONE || code == ERR_CANCELLED) {
         finish(w, code, e);
         return;
     }
@@ -322,6 +322,20 @@ void mirrors_raise(struct mirrors *ms, struct origin *o, struct origin_part *p,
     pthread_mutex_unlock(&ms->mu);
 }
 
+/* With mu. False: it is being passed on at this moment. */
+static bool unwait(struct mirrors *ms, struct mirror_part *w)
+{
+    struct mirror_part **at = &ms->waiting;
+    while (*at && *at != w) {
+        at = &(*at)->next;
+    }
+    if (!*at) {
+        return false;
+    }
+    *at = w->next;
+    return true;
+}
+
 bool mirrors_cancel(struct mirrors *ms, struct origin *o, struct origin_part *p)
 {
     if (!ms) {
@@ -335,14 +349,7 @@ bool mirrors_cancel(struct mirrors *ms, struct origin *o, struct origin_part *p)
     } else if (w->begun) { /* with another source, but it has bytes already */
         can = false;
     } else if (w->waiting) {
-        struct mirror_part **at = &ms->waiting;
-        while (*at && *at != w) {
-            at = &(*at)->next;
-        }
-        can = *at != NULL; /* else it is being passed on at this moment */
-        if (can) {
-            *at = w->next;
-        }
+        can = unwait(ms, w);
     } else {
         can = origin_cancel(w->at >= 0 ? ms->m[w->at].o : o, &w->part);
     }
@@ -352,6 +359,27 @@ bool mirrors_cancel(struct mirrors *ms, struct origin *o, struct origin_part *p)
     }
     pthread_mutex_unlock(&ms->mu);
     return can;
+}
+
+bool mirrors_drop(struct mirrors *ms, struct origin *o, struct origin_part *p)
+{
+    if (!ms) {
+        return origin_drop(o, p);
+    }
+    pthread_mutex_lock(&ms->mu);
+    struct mirror_part *w = p->via;
+    bool out = w && w->waiting && unwait(ms, w);
+    if (!w) {
+        out = origin_drop(o, p);
+    } else if (!out && !w->waiting) {
+        out = origin_drop(w->at >= 0 ? ms->m[w->at].o : o, &w->part);
+    }
+    if (out && w) {
+        p->via = NULL;
+        free(w);
+    }
+    pthread_mutex_unlock(&ms->mu);
+    return out;
 }
 
 void mirrors_stop(struct mirrors *ms)
@@ -408,10 +436,10 @@ size_t mirrors_get(struct mirrors *ms, struct store_mirror *out, size_t max)
         struct store_mirror *x = &out[i];
         bool up;
         double latency;
-        uint64_t retries;
+        uint64_t retries, unused;
         memset(x, 0, sizeof *x);
         snprintf(x->host, sizeof x->host, "%.199s", m->o->host);
-        origin_numbers(m->o, &x->bytes, &retries);
+        origin_numbers(m->o, &x->bytes, &retries, &unused);
         origin_measured(m->o, &up, &x->bytes_s, &latency);
         pthread_mutex_lock(&ms->mu);
         x->wrong = m->wrong;

@@ -22,17 +22,18 @@ struct mirrors; /* opaque */
  * yet. ERR_ARG: no http(s) URL, the origin's own address, or too many (STORE_MIRRORS_MAX). */
 int mirrors_open(struct origin *o, const struct origin_opts *base, const char *const *urls,
                  size_t n, struct mirrors **out, struct err *e);
-/* Ends what runs there; parts go on to the origin, so this comes before origin_stop. NULL is fine
- * for all of these. */
+/* Ends what runs there; parts that wait go on to the origin, so this comes before origin_stop. NULL
+ * is fine for all of these. */
 void mirrors_stop(struct mirrors *ms);
 void mirrors_free(struct mirrors *ms); /* after origin_stop */
 
-/* As origin_submit, _raise, _cancel of o for a part of known size. When it ends, p->mirror says
- * whether bytes of it came from a mirror; p->at_mirror whether those of this moment do. */
+/* As origin_submit, _raise, _cancel, _drop of o for a part of known size. When it ends, p->mirror
+ * says whether bytes of it came from a mirror; p->at_mirror whether those of this moment do. */
 void mirrors_submit(struct mirrors *ms, struct origin *o, struct origin_part *p);
 void mirrors_raise(struct mirrors *ms, struct origin *o, struct origin_part *p,
                    enum store_prio prio);
 bool mirrors_cancel(struct mirrors *ms, struct origin *o, struct origin_part *p);
+bool mirrors_drop(struct mirrors *ms, struct origin *o, struct origin_part *p);
 
 /* Something stronger denies what a mirror (part.mirror) gave: it is not asked any more. what: of
  * which object. */

@@ -150,7 +150,7 @@ int run_learn(struct origin *o, struct run *r, uint64_t total, const char *etag,
 
 /* ---- the queue ---- */
 
-static void queue_cut(struct origin *o, struct origin_part *p)
+void origin_queue_cut(struct origin *o, struct origin_part *p)
 {
     struct origin_part **at = &o->head, *before = NULL;
     while (*at && *at != p) {
@@ -174,7 +174,7 @@ void origin_queue_add(struct origin *o, struct origin_part *p)
     o->tail = p;
 }
 
-static void wake(struct origin *o)
+void origin_wake(struct origin *o)
 {
     if (o->http) {
         http_wake(o->http);
@@ -186,8 +186,8 @@ static void wake(struct origin *o)
 void origin_submit(struct origin *o, struct origin_part *p)
 {
     pthread_mutex_lock(&o->mu);
-    bool stopped = o->stop;
-    if (!stopped) {
+    bool stopped = o->stop, dropped = p->dropped;
+    if (!stopped && !dropped) {
         p->got = 0;
         p->attempts = p->refusals = 0;
         p->not_before = 0;
@@ -196,12 +196,13 @@ void origin_submit(struct origin *o, struct origin_part *p)
         p->seq = o->seq++;
         p->begun = false;
         origin_queue_add(o, p);
-        wake(o);
+        origin_wake(o);
     }
     pthread_mutex_unlock(&o->mu);
-    if (stopped) {
+    if (stopped || dropped) {
         struct err e = {0};
-        err_set(&e, ERR_CANCELLED, "%s: the store is being closed", p->name);
+        err_set(&e, ERR_CANCELLED, "%s: %s", p->name,
+                stopped ? "the store is being closed" : "nobody wants it any more");
         p->done(p, e.code, &e);
     }
 }
@@ -211,7 +212,7 @@ void origin_raise(struct origin *o, struct origin_part *p, enum store_prio prio)
     pthread_mutex_lock(&o->mu);
     if (prio < p->prio) {
         p->prio = (uint8_t)prio;
-        wake(o);
+        origin_wake(o);
     }
     pthread_mutex_unlock(&o->mu);
 }
@@ -221,7 +222,7 @@ bool origin_cancel(struct origin *o, struct origin_part *p)
     pthread_mutex_lock(&o->mu);
     bool can = p->queued && !p->begun && !o->stop;
     if (can) {
-        queue_cut(o, p);
+        origin_queue_cut(o, p);
         p->queued = false;
     }
     pthread_mutex_unlock(&o->mu);
@@ -305,7 +306,7 @@ struct run *run_take(struct origin *o, uint64_t now, bool demand_only, uint64_t 
     struct origin_part *list[RUN_PARTS];
     size_t n = gather(o, best, now, list);
     for (size_t i = 0; i < n; i++) {
-        queue_cut(o, list[i]);
+        origin_queue_cut(o, list[i]);
         list[i]->queued = false;
     }
     for (size_t i = 0; i + 1 < n; i++) {
@@ -332,6 +333,13 @@ static void pop_done(struct run *r, int code, const struct err *e)
     p->done(p, code, e);
 }
 
+void origin_unused(struct origin *o, uint64_t n)
+{
+    pthread_mutex_lock(&o->mu);
+    o->unused += n;
+    pthread_mutex_unlock(&o->mu);
+}
+
 /* The part at the head cannot take its bytes: it ends, what follows it in the request goes on. */
 static int part_fails(struct run *r, int code, const struct err *why, struct err *e)
 {
@@ -352,8 +360,12 @@ int run_data(struct origin *o, struct run *r, const void *bytes, size_t n, struc
     o->host_fails = 0;
     pthread_mutex_unlock(&o->mu);
     while (n) {
+        if (run_cut(o, r)) {
+            origin_unused(o, n);
+            return err_set(e, ERR_CANCELLED, "most of the rest is not wanted any more");
+        }
         struct origin_part *p = r->head;
-        if (!p) {
+        if (!p && !r->skip) {
             return err_set(e, ERR_NET, "the server sends more bytes than were asked for");
         }
         uint64_t left = r->skip                     ? r->skip
@@ -362,6 +374,7 @@ int run_data(struct origin *o, struct run *r, const void *bytes, size_t n, struc
         size_t k = n < left ? n : (size_t)left;
         if (r->skip) {
             r->skip -= k;
+            origin_unused(o, k);
         } else {
             struct err e1 = {0};
             int rc = 0;
@@ -375,6 +388,7 @@ int run_data(struct origin *o, struct run *r, const void *bytes, size_t n, struc
             if (rc) {
                 rc = part_fails(r, rc, &e1, e);
                 if (rc) {
+                    origin_unused(o, n);
                     return rc;
                 }
                 continue; /* skips these same bytes */
@@ -478,7 +492,7 @@ void origin_stop(struct origin *o)
     }
     pthread_mutex_lock(&o->mu);
     o->stop = true;
-    wake(o);
+    origin_wake(o);
     pthread_mutex_unlock(&o->mu);
     pthread_join(o->thread, NULL);
     o->started = false;
@@ -514,10 +528,11 @@ void origin_free(struct origin *o)
     free(o);
 }
 
-void origin_numbers(struct origin *o, uint64_t *bytes, uint64_t *retries)
+void origin_numbers(struct origin *o, uint64_t *bytes, uint64_t *retries, uint64_t *unused)
 {
     pthread_mutex_lock(&o->mu);
     *bytes = o->bytes;
     *retries = o->retries;
+    *unused = o->unused;
     pthread_mutex_unlock(&o->mu);
 }

@@ -76,21 +76,26 @@ struct origin_part {
     uint64_t since;      /* clock_ns of submission or of the last byte */
     uint64_t seq;
     uint32_t attempts, refusals;
-    bool queued, begun;
+    bool queued, begun, dropped;
 };
 
 void origin_submit(struct origin *o, struct origin_part *p);
 void origin_raise(struct origin *o, struct origin_part *p, enum store_prio prio);
 /* True: it had not begun and has been taken out; done will not be called. */
 bool origin_cancel(struct origin *o, struct origin_part *p);
+/* Nobody wants its bytes any more. True: it was not running and has been taken out; done will not
+ * be called. Else done comes. What is left of a running request is then read only as far as that
+ * costs less than another request for what is still wanted of it. */
+bool origin_drop(struct origin *o, struct origin_part *p);
 
 /* Blocking forms: a whole small file (ERR_NOTFOUND: none such), or a range. */
 int origin_get_file(struct origin *o, const char *name, struct buf *out, struct err *e);
 int origin_get_range(struct origin *o, const char *name, uint64_t off, void *p, size_t n,
                      struct err *e);
 
-/* Counters since the beginning. */
-void origin_numbers(struct origin *o, uint64_t *bytes, uint64_t *retries);
+/* Counters since the beginning. unused: of bytes, those that were thrown away, because nobody
+ * wanted them any more or nobody could take them. */
+void origin_numbers(struct origin *o, uint64_t *bytes, uint64_t *retries, uint64_t *unused);
 /* Is it answering? Bytes a second while it was busy, seconds to the first byte; 0: not known. One
  * that was given up counts as up again after a while, so that somebody tries it. */
 void origin_measured(struct origin *o, bool *up, double *bytes_s, double *latency_s);

@@ -73,8 +73,14 @@ void ask_free(struct store *st)
     }
 }
 
+/* Without locks. */
 static void ask_drop(struct ask *k)
 {
+    if (k->n > k->of_mirror) { /* of a chunk that does not come to its end */
+        pthread_mutex_lock(&k->st->mu);
+        k->st->s.origin_unused += k->n - k->of_mirror;
+        pthread_mutex_unlock(&k->st->mu);
+    }
     free(k->p);
     free(k->sums);
     free(k);
@@ -429,7 +435,7 @@ void store_origin_cancel(struct store *st, uint64_t id)
             continue;
         }
         k->cancelled = true;
-        if (mirrors_cancel(st->mirrors, st->origin, &k->part)) { /* it had not begun */
+        if (mirrors_drop(st->mirrors, st->origin, &k->part)) { /* it was not running */
             *(k->prev ? &k->prev->next : &a->head) = k->next;
             if (k->next) {
                 k->next->prev = k->prev;

@@ -192,6 +192,9 @@ static size_t on_body(char *p, size_t size, size_t n, void *arg)
     x->last = now;
     struct err e = {0};
     if (run_data(o, x->run, p, n, &e)) {
+        if (x->run->cut) {
+            return 0;
+        }
         x->err = e;
         stop_with(x, HTTP_FATAL);
         if (e.code != ERR_CANCELLED) {
@@ -354,11 +357,24 @@ static bool redirect(struct http *h, struct xfer *x)
     return true;
 }
 
+/* The request has given what is wanted of it. */
+static void end_cut(struct xfer *x)
+{
+    if (x->body_ok && x->via_redirect && !x->was_resolved) {
+        far_learn(x->o, x->run->file, x->url, x->asked_wall, x->linked, x->head.etag, clock_ns());
+    }
+    finish(x, HTTP_BODY, false, 0);
+}
+
 static void done(struct http *h, struct xfer *x, CURLcode rc)
 {
     struct origin *o = x->o;
     struct run *r = x->run;
-    curl_multi_remove_handle(h->m, x->h);
+    curl_multi_remove_handle(h->m, x->h); /* in the middle of an answer this breaks it off */
+    if (r->cut) {
+        end_cut(x);
+        return;
+    }
     int status = x->head.status;
     bool large =
         x->head_large || (!x->judged && ((int)rc == TOO_LARGE || rc == CURLE_OUT_OF_MEMORY));
@@ -474,6 +490,18 @@ static void cut_stalled(struct http *h, struct origin *o, uint64_t now)
     }
 }
 
+/* What others have dropped meanwhile need not be waited for. */
+static void cut_dropped(struct http *h, struct origin *o)
+{
+    for (int i = 0; i < CONNECTIONS; i++) {
+        struct xfer *x = &h->x[i];
+        if (x->run && run_cut(o, x->run)) {
+            curl_multi_remove_handle(h->m, x->h);
+            end_cut(x);
+        }
+    }
+}
+
 /* Time in which this thread was busy (hashing, writing) and could not look at the sockets is no
  * silence of the server. */
 static void forgive(struct http *h, uint64_t busy)
@@ -531,6 +559,7 @@ void *http_main(void *origin)
         if (stop) {
             break;
         }
+        cut_dropped(h, o);
         go_on(h, o);
         uint64_t wake = fill(h, o, now);
         int running = 0, left;
@@ -552,6 +581,9 @@ void *http_main(void *origin)
         }
         uint64_t ms = 250, rest = go_on(h, o);
         now = clock_ns();
+        pthread_mutex_lock(&o->mu);
+        wake = o->cut_after > now && o->cut_after < wake ? o->cut_after : wake;
+        pthread_mutex_unlock(&o->mu);
         if (wake != UINT64_MAX) {
             uint64_t until = wake > now ? (wake - now) / 1000000u + 1 : 0;
             ms = until < ms ? until : ms;

@@ -29,6 +29,7 @@ struct run {
     uint64_t given;    /* bytes handed on in this attempt */
     uint64_t asked;    /* clock_ns of this attempt's beginning */
     bool completed;    /* a part was completed in this attempt */
+    bool cut;          /* run_cut: not a failure */
     uint8_t prio;
 };
 
@@ -47,7 +48,8 @@ struct origin {
     struct origin_file *files;
     uint32_t n_files, cap_files;
     struct origin_part *head, *tail; /* waiting, in order of submission */
-    uint64_t seq, bytes, retries;
+    uint64_t seq, bytes, retries, unused;
+    uint64_t cut_after;   /* clock_ns: no request is cut before, more may be dropped meanwhile */
     uint64_t renewed;     /* addresses of redirects given up before they expired */
     uint64_t far_life;    /* ns after which such an address was refused, the least; 0: none was */
     uint64_t floor;       /* bytes a second, 0: none */
@@ -67,12 +69,19 @@ struct origin {
 
 /* With mu: append to the queue. */
 void origin_queue_add(struct origin *o, struct origin_part *p);
+void origin_queue_cut(struct origin *o, struct origin_part *p);
+void origin_wake(struct origin *o); /* the transport looks at the queue and at what was dropped */
+void origin_unused(struct origin *o, uint64_t n); /* without mu: they came for nothing */
 /* With mu: take the next request's parts out of the queue. *wake: when to look again if NULL. */
 struct run *run_take(struct origin *o, uint64_t now, bool demand_only, uint64_t *wake);
 /* Without mu: what an answer says about the file: remembered if new. Contradiction: an error. */
 int run_learn(struct origin *o, struct run *r, uint64_t total, const char *etag, struct err *e);
 /* Without mu: bytes at r->pos. An error means more bytes than asked. */
 int run_data(struct origin *o, struct run *r, const void *p, size_t n, struct err *e);
+/* Without mu: would what is not wanted any more of this request cost more than another one for the
+ * rest? True: its dropped parts are done, and the attempt is to be ended. */
+bool run_cut(struct origin *o, struct run *r);
+void run_drop(struct origin *o, struct run *r); /* without mu: dropped parts are done */
 /* Without mu: the attempt is over; what is not complete is queued again or fails. Frees r.
  * host_level: the fault is the host's, not this file's; wait_ms: the server's Retry-After. */
 void run_end(struct origin *o, struct run *r, enum http_verdict v, bool host_level,

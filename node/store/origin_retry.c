@@ -74,6 +74,7 @@ void run_end(struct origin *o, struct run *r, enum http_verdict v, bool host_lev
     if (!why.code) {
         err_set(&why, ERR_NET, "the connection ended early");
     }
+    run_drop(o, r);
     struct origin_part *list = r->head, *doomed = NULL;
     bool dead = false, asked = false;
     if (list && list->size == ORIGIN_UNKNOWN && v == HTTP_BODY) { /* its end was the end */
@@ -88,6 +89,12 @@ void run_end(struct origin *o, struct run *r, enum http_verdict v, bool host_lev
     measure_end(o, now);
     if (!o->o.retries && !o->bytes) {
         max = FIRST_RETRIES;
+    }
+    if (r->cut) {
+        for (struct origin_part *next; list; list = next) { /* at its next byte, at once */
+            next = list->next;
+            origin_queue_add(o, list);
+        }
     }
     if (list && host_level && v == HTTP_RETRY && !progress) {
         o->host_fails++;

@@ -386,8 +386,9 @@ void store_get_stats(struct store *st, struct store_stats *out)
         out->peer_bytes += meta_peer_bytes(st->meta);
     }
     if (st->origin) {
-        uint64_t b;
-        origin_numbers(st->origin, &b, &out->retries);
+        uint64_t b, unused;
+        origin_numbers(st->origin, &b, &out->retries, &unused);
+        out->origin_unused += unused;
     }
 }
 

@@ -143,6 +143,7 @@ int store_read(struct store *st, uint32_t id, uint64_t off, void *p, size_t n, s
 struct store_stats {
     uint64_t origin_bytes, peer_bytes, disk_bytes; /* payload bytes taken from each tier */
     uint64_t mirror_bytes;
+    uint64_t origin_unused; /* came from the origin as well, for nothing: not wanted any more */
     /* expert requests answered by each tier; peers: by another machine, or by it and the origin */
     uint64_t ram_hits, disk_hits, peer_fetches, origin_fetches;
     uint64_t experts_fetched;                  /* expert objects that came from the origin, */

@@ -76,7 +76,7 @@ void cold_alone(struct cold *c)
     snprintf(c->want, sizeof c->want, "%s", json_string_value(json_object_get(j, "receipt")));
     json_decref(j);
     c->copy = line_bytes(c->line);
-    struct cold_twice t = cold_count(c);
+    struct cold_twice t = cold_count(c, 0);
     assert_int_equal(t.bytes, 0);
     c->objects = t.once;
     print_message("alone: %.1f MB of the origin\n", (double)c->copy / 1e6);
@@ -171,7 +171,7 @@ void cold_down(struct cold *c)
     }
 }
 
-struct cold_twice cold_count(struct cold *c)
+struct cold_twice cold_count(struct cold *c, unsigned who)
 {
     struct cold_twice t = {0};
     const struct model *m = store_model(c->source);
@@ -179,10 +179,11 @@ struct cold_twice cold_count(struct cold *c)
     for (uint32_t id = 0; id < model_object_count(m); id++) {
         const struct model_object *o = model_object(m, id);
         for (uint64_t at = 0; at < o->size; at += STORAGE_CHUNK) {
-            uint64_t n = o->size - at < STORAGE_CHUNK ? o->size - at : STORAGE_CHUNK, twice;
-            unsigned times =
-                line_given(c->line, model_shard(m, o->shard)->file, o->offset + at, n, &twice);
+            uint64_t n = o->size - at < STORAGE_CHUNK ? o->size - at : STORAGE_CHUNK, twice, both;
+            unsigned times = line_given(c->line, model_shard(m, o->shard)->file, o->offset + at, n,
+                                        who, &twice, &both);
             t.once += times ? n : 0;
+            t.both += both;
             if (times > 1) {
                 if (getenv("LINE_LOG")) {
                     char name[128];
@@ -198,9 +199,9 @@ struct cold_twice cold_count(struct cold *c)
         }
     }
     for (int i = 0; i < line_files(c->line); i++) {
-        uint64_t twice, size;
+        uint64_t twice, both, size;
         const char *name = line_file(c->line, i, &size);
-        line_given(c->line, name, 0, size, &twice);
+        line_given(c->line, name, 0, size, 0, &twice, &both);
         all += twice;
     }
     t.small = all - t.bytes;

@@ -45,8 +45,10 @@ struct cold_twice {
     uint64_t once;        /* bytes of objects that were given at all */
     unsigned chunks;      /* of objects, of which the origin gave some byte more than once */
     uint64_t bytes, most; /* beyond one copy: of objects; of one chunk at most */
-    uint64_t small;       /* the same of the model's small files and the shards' headers */
+    uint64_t both;        /* of `once`: given both to these members and to others */
+    uint64_t small;       /* as bytes, of the model's small files and the shards' headers */
 };
-struct cold_twice cold_count(struct cold *c);
+/* who: bits of members. */
+struct cold_twice cold_count(struct cold *c, unsigned who);
 
 #endif

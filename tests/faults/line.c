@@ -40,7 +40,7 @@
 struct file {
     char name[256];
     const uint8_t *p;
-    uint8_t *count; /* [size] */
+    uint8_t *count; /* [members * size] */
     uint64_t size;
 };
 
@@ -95,7 +95,7 @@ static void read_folder(struct line *l, const char *dir)
             snprintf(f->name, sizeof f->name, "%s", e->d_name);
             f->size = (uint64_t)st.st_size;
             f->p = mmap(NULL, f->size, PROT_READ, MAP_SHARED, fd, 0);
-            f->count = calloc(f->size, 1);
+            f->count = calloc(f->size, (size_t)l->members);
             assert_true(f->p != MAP_FAILED && f->count);
         }
         if (fd >= 0) {
@@ -244,7 +244,8 @@ static bool say(struct line *l, struct conn *c)
         c->head_at += (size_t)k;
     } else {
         for (ssize_t i = 0; i < k; i++) {
-            uint8_t *x = &c->file->count[c->off + (uint64_t)i];
+            uint8_t *x =
+                &c->file->count[(uint64_t)c->member * c->file->size + c->off + (uint64_t)i];
             *x = (uint8_t)(*x < 255 ? *x + 1 : 255);
         }
         c->off += (uint64_t)k;
@@ -485,7 +486,7 @@ void line_reset(struct line *l)
 {
     pthread_mutex_lock(&l->mu);
     for (int i = 0; i < l->n_files; i++) {
-        memset(l->file[i].count, 0, l->file[i].size);
+        memset(l->file[i].count, 0, l->file[i].size * (uint64_t)l->members);
     }
     for (int i = 0; i < l->members; i++) {
         l->member_bytes[i] = 0;
@@ -523,15 +524,28 @@ uint64_t line_member_bytes(struct line *l, int member)
     return n;
 }
 
-unsigned line_given(struct line *l, const char *file, uint64_t off, uint64_t n, uint64_t *twice)
+/* With mu. */
+static unsigned given(const struct line *l, const struct file *f, uint64_t byte, unsigned who)
+{
+    unsigned n = 0;
+    for (int m = 0; m < l->members; m++) {
+        n += who >> m & 1 ? f->count[(uint64_t)m * f->size + byte] : 0u;
+    }
+    return n;
+}
+
+unsigned line_given(struct line *l, const char *file, uint64_t off, uint64_t n, unsigned who,
+                    uint64_t *twice, uint64_t *both)
 {
     unsigned most = 0;
-    *twice = 0;
+    *twice = *both = 0;
     pthread_mutex_lock(&l->mu);
     const struct file *f = file_of(l, file);
     for (uint64_t i = off; f && i < off + n && i < f->size; i++) {
-        most = f->count[i] > most ? f->count[i] : most;
-        *twice += f->count[i] > 1 ? f->count[i] - 1u : 0;
+        unsigned some = given(l, f, i, who), all = given(l, f, i, ~0u);
+        most = all > most ? all : most;
+        *twice += all > 1 ? all - 1 : 0;
+        *both += some && all > some;
     }
     pthread_mutex_unlock(&l->mu);
     return most;

@@ -40,9 +40,11 @@ double line_time(struct line *l); /* seconds since then */
 /* Bytes of bodies that were sent, to all and to one member. */
 uint64_t line_bytes(struct line *l);
 uint64_t line_member_bytes(struct line *l, int member);
-/* The largest number of times that a byte of this range was sent, and in *twice how many bytes of
- * it were sent beyond one copy. */
-unsigned line_given(struct line *l, const char *file, uint64_t off, uint64_t n, uint64_t *twice);
+/* The largest number of times that a byte of this range was sent (of an answer that was broken off:
+ * what had been sent by then, whatever was asked for); in *twice how many bytes of it were sent
+ * beyond one copy, in *both how many both to these members (bits) and to others. */
+unsigned line_given(struct line *l, const char *file, uint64_t off, uint64_t n, unsigned who,
+                    uint64_t *twice, uint64_t *both);
 
 /* The files of the folder. */
 int line_files(const struct line *l);

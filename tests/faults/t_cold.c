@@ -38,7 +38,7 @@ static double cold(void)
     cold_run(&c, COLD_NODES, false, NULL);
     cold_wait(&c, COLD_NODES, -1);
     double ratio = (double)line_bytes(c.line) / (double)c.copy;
-    struct cold_twice t = cold_count(&c);
+    struct cold_twice t = cold_count(&c, 0);
     print_message("three cold at once: %.3f copies; twice: %u chunks, %.1f KB, small files %.1f "
                   "KB\n",
                   ratio, t.chunks, (double)t.bytes / 1e3, (double)t.small / 1e3);
@@ -64,11 +64,11 @@ enum what { KILLED, STOPPED, CUT, APART, SLOWED, WHATS };
 static const char *const word[WHATS] = {"killed", "stopped", "cut off", "apart from the others",
                                         "slowed"};
 
-/* At a random point of the download. Returns the bytes that were fetched twice until a cut ended.
- */
+/* At a random point of the download. Returns the bytes that cannot but be fetched twice: what
+ * members that did not see each other needed both. */
 static uint64_t happens(enum what what, int victim, struct rng *r)
 {
-    uint64_t small = c.copy - c.objects, apart = 0;
+    uint64_t small = c.copy - c.objects, least = 0;
     uint64_t at_bytes = small + c.objects / 100 * (2 + rng_below(r, 96));
     for (int i = 0; i < 30000 && line_bytes(c.line) < at_bytes; i++) {
         usleep(1000);
@@ -100,19 +100,19 @@ static uint64_t happens(enum what what, int victim, struct rng *r)
     case APART:
         cable_cut(c.cable, victim, true);
         usleep(1000 * for_ms);
-        apart = cold_count(&c).bytes;
+        least = cold_count(&c, 1u << victim).both;
         cable_cut(c.cable, victim, false);
         break;
     default:
         line_member_rate(c.line, victim, LINE_RATE / 50);
         break;
     }
-    return apart;
+    return least;
 }
 
 struct sums {
-    unsigned n, chunks_most;
-    double ratio, ratio_most, chunks, bytes, bytes_most;
+    unsigned n, within, chunks_most;
+    double ratio, ratio_most, chunks, bytes, bytes_most, least;
 };
 
 /* One of the three fails at a random moment. The others' receipts stay, and the origin gives little
@@ -124,14 +124,15 @@ static void failure(enum what what, struct rng *r, struct sums *s)
     line_rate(c.line, LINE_RATE);
     cold_up(&c, COLD_NODES);
     cold_run(&c, COLD_NODES, false, NULL);
-    uint64_t apart = happens(what, victim, r);
+    uint64_t least = happens(what, victim, r);
     cold_wait(&c, COLD_NODES, what == KILLED ? victim : -1);
     double ratio = (double)line_bytes(c.line) / (double)c.copy;
-    struct cold_twice t = cold_count(&c);
-    print_message("node %d %s: %.3f copies; twice: %u chunks, %.1f KB (%.1f after it), small files "
-                  "%.1f KB\n",
-                  victim, word[what], ratio, t.chunks, (double)t.bytes / 1e3,
-                  (double)(t.bytes - apart) / 1e3, (double)t.small / 1e3);
+    struct cold_twice t = cold_count(&c, 0);
+    uint64_t beyond = t.bytes - least;
+    print_message("node %d %s: %.3f copies; twice: %u chunks, %.1f KB (%.1f beyond the least), "
+                  "small files %.1f KB\n",
+                  victim, word[what], ratio, t.chunks, (double)t.bytes / 1e3, (double)beyond / 1e3,
+                  (double)t.small / 1e3);
     cold_down(&c);
     for (int i = 0; i < COLD_NODES; i++) {
         household_check(c.h.url, at(c.home[i]->home, "cache"));
@@ -139,10 +140,12 @@ static void failure(enum what what, struct rng *r, struct sums *s)
     s->n++;
     s->ratio += ratio;
     s->chunks += t.chunks;
-    s->bytes += (double)t.bytes;
+    s->within += beyond <= STORAGE_CHUNK;
+    s->least += (double)least;
+    s->bytes += (double)beyond;
     s->ratio_most = ratio > s->ratio_most ? ratio : s->ratio_most;
     s->chunks_most = t.chunks > s->chunks_most ? t.chunks : s->chunks_most;
-    s->bytes_most = (double)t.bytes > s->bytes_most ? (double)t.bytes : s->bytes_most;
+    s->bytes_most = (double)beyond > s->bytes_most ? (double)beyond : s->bytes_most;
 }
 
 static void test_failures(void **state)
@@ -164,9 +167,9 @@ static void test_failures(void **state)
         if (s->n) {
             print_message(
                 "%-22s %3u times: %.3f copies on average, %.3f at most; twice %.1f chunks "
-                "(%u), %.1f KB (%.1f)\n",
+                "(%u); beyond the least (%.1f KB) %.1f KB (%.1f), %u times within a chunk\n",
                 word[i], s->n, s->ratio / s->n, s->ratio_most, s->chunks / s->n, s->chunks_most,
-                s->bytes / s->n / 1e3, s->bytes_most / 1e3);
+                s->least / s->n / 1e3, s->bytes / s->n / 1e3, s->bytes_most / 1e3, s->within);
         }
     }
 }

@@ -296,6 +296,18 @@ uint64_t ls_twice(const struct lease_sim *s)
     return n;
 }
 
+uint64_t ls_both(const struct lease_sim *s, uint32_t node)
+{
+    uint64_t n = 0;
+    for (uint32_t o = 0; o < s->n_objects; o++) {
+        for (uint32_t i = 0; i < s->chunks; i++) {
+            uint32_t here = s->sent_to[node][o][i];
+            n += here && s->sent[o][i] > here;
+        }
+    }
+    return n;
+}
+
 uint64_t ls_missing(const struct lease_sim *s)
 {
     uint64_t n = 0;

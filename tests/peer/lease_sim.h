@@ -67,7 +67,8 @@ struct lease_sim {
     uint64_t latency;
     bool shared_line;              /* the nodes share the line to the origin */
     bool no_readback;              /* a node cannot read what it has of an unfinished object */
-    uint32_t sent[LS_OBJECTS][64]; /* how often the origin gave that chunk, also in part */
+    uint32_t sent[LS_OBJECTS][64]; /* how often the origin gave that chunk, also in part, */
+    uint32_t sent_to[LS_NODES][LS_OBJECTS][64]; /* and to whom */
     uint64_t origin_chunks;
     uint32_t most_waits;
     bool log;
@@ -90,6 +91,9 @@ void ls_apart(struct lease_sim *s, uint32_t node);       /* from the members alo
 void ls_heal(struct lease_sim *s, uint32_t node);        /* the end of either */
 uint32_t ls_first(struct lease_sim *s, uint32_t object); /* in the order */
 uint64_t ls_twice(const struct lease_sim *s);            /* chunks beyond one copy */
-uint64_t ls_missing(const struct lease_sim *s);          /* chunks that never came */
+/* Chunks that both this node and the others were given: what two that do not see each other cannot
+ * but fetch twice. */
+uint64_t ls_both(const struct lease_sim *s, uint32_t node);
+uint64_t ls_missing(const struct lease_sim *s); /* chunks that never came */
 
 #endif

@@ -50,6 +50,7 @@ void ls_origin_next(struct lease_sim *s, uint32_t me)
     double rate = n->origin_rate / (s->shared_line ? users : 1);
     size_t len = storage_chunk_len(s->size, r->first);
     s->sent[r->object][r->first]++;
+    s->sent_to[me][r->object][r->first]++;
     s->origin_chunks++;
     if (s->log) {
         printf("%9.3f node %u: origin gives %u chunk %u\n", (double)s->now / 1e9 - 1000, me,
