@@ -456,9 +456,12 @@ int disk_publish(struct disk *d, struct disk_file *list, struct err *e)
             }
         }
         disk_unfinished(d, f->id); /* the record, and the file where it got no name */
-        unreserve(d, f);
-        if (!f->result) {
+        if (f->result) {
+            unreserve(d, f);
+        } else { /* at no moment its room is nobody's */
             pthread_mutex_lock(&d->mu);
+            d->reserved -= f->reserved;
+            f->reserved = 0;
             struct disk_item *it = &d->it[f->id];
             if (!it->digest || digest_beats(f->digest, it->digest)) {
                 disk_set_digest(d, f->id, f->digest);

@@ -102,7 +102,7 @@ all_down() {
     local i over=0
     for ((i = 1; i <= N; i++)); do kill -TERM "${up_pid[$i]}"; done
     for ((i = 1; i <= N; i++)); do
-        within 30 no lan_alive "${up_pid[$i]}" && wait "${up_pid[$i]}" && over=$((over + 1))
+        within 60 no lan_alive "${up_pid[$i]}" && wait "${up_pid[$i]}" && over=$((over + 1))
     done
     [ $over = "$N" ]
 }

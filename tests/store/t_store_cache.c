@@ -366,8 +366,9 @@ static void t_budget(void **s)
         uint32_t id = model_expert_id(r.m, 1, i);
         get_right(&r, id);
         get_right(&r, model_expert_id(r.m, 1, 0)); /* used all the time */
-        uint64_t end = clock_ns() + 10000000000u;
-        while (store_where(r.st, id) != STORE_DISK && clock_ns() < end) {
+        uint64_t end = clock_ns() + 60000000000u;
+        while (store_where(r.st, id) != STORE_DISK) {
+            assert_true(clock_ns() < end);
             usleep(1000); /* written before the next one comes: the budget is ten files */
         }
         assert_true(bytes_below(&r) <= 10 * x);
@@ -429,7 +430,10 @@ static void t_full_volume(void **s)
     r.o.cache_dir = r.cache;
     rig_open(&r);
     get_all(&r, 1); /* 19 MB through a volume of 6 */
-    assert_int_equal(util_log_has(&r.log, "not everything is being cached"), 1);
+    /* said once, and once more only after it was said to be over, as it is for a while when experts
+     * have left */
+    int said = util_log_has(&r.log, "not everything is being cached");
+    assert_in_range(said, 1, 1 + util_log_has(&r.log, "the cache can be written again"));
     rig_close(&r);
     rig_open(&r); /* what did get there is right, the rest comes again */
     get_all(&r, 1);
@@ -457,9 +461,11 @@ static void t_full_volume(void **s)
         unlink(fill); /* room again: it goes on without a restart */
         assert_int_equal(mount(NULL, mnt, "tmpfs", MS_REMOUNT, "size=64m"), 0);
     }
+    /* one that nobody has asked for since: those were written, or could not be, while it was full
+     */
     uint32_t gone = UINT32_MAX;
     for (uint32_t id = r.n; id-- > 0 && gone == UINT32_MAX;) {
-        gone = store_where(r.st, id) == STORE_ORIGIN ? id : gone;
+        gone = id % 5 && store_where(r.st, id) == STORE_ORIGIN ? id : gone;
     }
     assert_true(gone != UINT32_MAX);
     get_right(&r, gone);
