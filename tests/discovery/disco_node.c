@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * disco_node NODE GROUP PORT [name=N] [peer=HOST:PORT] [interval=MS]: one disco over the real
- * Bonjour, for tests between machines. Prints a line for each event ("+ NODE ADDRESS...", "~", "-")
- * and for each line of the log ("log ..."). Signals: USR1 prints the why as JSON, USR2 sleeps or
- * wakes, HUP says that the network changed, TERM withdraws and ends. */
+ * Bonjour, for tests between machines. Prints a line for each event ("+ NODE ADDRESS...", "~",
+ * "-"), for each line of the log ("log ...") and when it sleeps or wakes ("state ..."). Signals:
+ * USR1 prints the why as JSON, USR2 sleeps or wakes, HUP says that the network changed, TERM
+ * withdraws and ends. */
 #include "discovery/disco.h"
 
 #include <signal.h>
@@ -66,6 +67,8 @@ static void on_signal(uv_signal_t *s, int number)
     } else if (number == SIGUSR2) {
         n->asleep = !n->asleep;
         (n->asleep ? disco_sleep : disco_wake)(n->d);
+        printf("state %s\n", n->asleep ? "asleep" : "awake");
+        fflush(stdout);
     } else if (number == SIGHUP) {
         disco_network_changed(n->d);
     } else {
