@@ -7,7 +7,7 @@
 
 const char *cli_budget_words(const struct store_budget *b, char out[CLI_BUDGET])
 {
-    char may[CLI_NUM], model[CLI_NUM], floor[CLI_NUM], free[CLI_NUM], cap[200];
+    char may[CLI_NUM], model[CLI_NUM], floor[CLI_NUM], free[CLI_NUM], now[CLI_NUM], cap[200];
     cli_bytes(b->may, may);
     cli_bytes(b->model, model);
     cli_bytes(b->floor, floor);
@@ -28,14 +28,18 @@ const char *cli_budget_words(const struct store_budget *b, char out[CLI_BUDGET])
                  "%s of the model's %s (no budget is set: what %s of free space allow)", may, model,
                  free);
     }
-    snprintf(out, CLI_BUDGET, "%s; %s stay free (%s)", cap, floor,
+    snprintf(out, CLI_BUDGET, "%s; %s stay free (%s%s%s%s)", cap, floor,
              b->floor_from == STORE_GIVEN  ? "given by --disk-floor"
              : b->floor_from == STORE_KEPT ? "chosen by shoal cache budget"
              : b->floor <= (uint64_t)1 << 30
                  ? "the least"
                  : (b->floor >= (uint64_t)32 << 30 ? "the most that is kept by itself"
                     : b->floor == b->volume / 20   ? "a twentieth of the volume"
-                                                   : "half of what was free"));
+                                                   : "half of what was free"),
+             b->floor_now < b->floor ? "; less was free at the start, and what is here stays: "
+                                     : "",
+             b->floor_now < b->floor ? cli_bytes(b->floor_now, now) : "",
+             b->floor_now < b->floor ? " count yet" : "");
     return out;
 }
 
@@ -61,6 +65,7 @@ bool cli_budget_read(const json_t *j, struct store_budget *out)
     }
     out->budget = number(j, "budget");
     out->floor = number(j, "floor");
+    out->floor_now = number(j, "floor_now");
     out->budget_from = from(j, "budget_from");
     out->floor_from = from(j, "floor_from");
     out->may = number(j, "may");

@@ -152,7 +152,7 @@ static int check_room(struct setup *u, const struct store_budget *b, struct err 
     char in_all[CLI_NUM], need[CLI_NUM], room[CLI_NUM], lack[CLI_NUM], size[CLI_NUM],
         floor[CLI_NUM], why[200], hint[200] = "";
     uint64_t wanted = with_slack(u->missing), gives_way = u->o->full ? 0 : u->experts_here;
-    uint64_t volume = (b->free > b->floor ? b->free - b->floor : 0) + gives_way;
+    uint64_t volume = (b->free > b->floor_now ? b->free - b->floor_now : 0) + gives_way;
     uint64_t kept = b->others + b->used - (gives_way < b->used ? gives_way : b->used);
     uint64_t budget = !b->budget ? UINT64_MAX : b->budget > kept ? b->budget - kept : 0;
     if (wanted <= volume && u->missing <= budget) {
@@ -173,7 +173,7 @@ static int check_room(struct setup *u, const struct store_budget *b, struct err 
         snprintf(why, sizeof why,
                  "the volume has %s free, and %s are to stay free: free some, take another volume "
                  "(--home or --cache there), or lower --disk-floor",
-                 cli_bytes(b->free, size), cli_bytes(b->floor, floor));
+                 cli_bytes(b->free, size), cli_bytes(b->floor_now, floor));
     }
     if (u->o->full && spine <= least) {
         snprintf(hint, sizeof hint, "; without --full the spine alone fits, it takes %s",

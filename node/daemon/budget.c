@@ -23,6 +23,7 @@ json_t *budget_json(struct store *st)
     json_object_set_new(j, "budget", b.budget ? num(b.budget) : json_null());
     json_object_set_new(j, "budget_from", json_string(from_names[b.budget_from]));
     json_object_set_new(j, "floor", num(b.floor));
+    json_object_set_new(j, "floor_now", num(b.floor_now));
     json_object_set_new(j, "floor_from", json_string(from_names[b.floor_from]));
     json_object_set_new(j, "may", num(b.may));
     json_object_set_new(j, "used", num(b.used));

@@ -17,6 +17,8 @@ enum store_from { STORE_AUTO, STORE_GIVEN, STORE_KEPT };
 struct store_budget {
     uint64_t budget, floor; /* bytes; budget 0: none but the floor */
     enum store_from budget_from, floor_from;
+    uint64_t floor_now;    /* what counts now: less than an automatic floor where less was free when
+                              the store was opened (store_soft_floor) */
     uint64_t may;          /* bytes of objects that may lie here as things are */
     uint64_t used;         /* objects of this model, */
     uint64_t others;       /* and of other models in the same folder */
@@ -40,6 +42,10 @@ uint64_t store_last_use(struct store *st, uint32_t id);
  * twentieth of the volume, at most 32 GiB and at most half of what could be free, at least 1 GiB
  * (an eighth of a volume that is smaller than 8 GiB). */
 uint64_t store_auto_floor(uint64_t volume, uint64_t free, uint64_t own);
+/* What counts of an automatic floor for a store that is opened with so much free: nothing leaves
+ * because a program starts, so no more than that, until the whole floor has been free once; but
+ * never less than the least (1 GiB, or an eighth of a small volume). */
+uint64_t store_soft_floor(uint64_t automatic, uint64_t volume, uint64_t free);
 /* What is kept in a cache folder: 0 and UINT64_MAX where nothing is. */
 void store_kept_budget(const char *cache_dir, uint64_t *budget, uint64_t *floor);
 /* The same two numbers for a cache that no process has open. */

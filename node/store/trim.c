@@ -35,6 +35,7 @@ struct trim {
     bool given_budget, given_floor; /* the options of store_open hold still */
     enum store_from budget_from, floor_from;
     uint64_t budget, floor, auto_floor;
+    uint64_t soft, now; /* of the automatic floor what counts yet; of t->floor what counts */
     uint64_t trimmed, written, unsaved, today_saved;
     int32_t today;
     bool said_over;
@@ -52,6 +53,12 @@ uint64_t store_auto_floor(uint64_t volume, uint64_t free, uint64_t own)
     return floor > least ? floor : least;
 }
 
+uint64_t store_soft_floor(uint64_t automatic, uint64_t volume, uint64_t free)
+{
+    uint64_t least = store_auto_floor(volume, 0, 0);
+    return free >= automatic ? automatic : free > least ? free : least;
+}
+
 /* ---- the limits ---- */
 
 /* With mu: from options, what is kept, or automatic. True: something is new. */
@@ -59,15 +66,16 @@ static bool decide(struct trim *t)
 {
     struct kept_budget k;
     const struct store_opts *o = &t->st->o;
-    uint64_t budget = t->budget, floor = t->floor;
+    uint64_t budget = t->budget, now = t->now;
     kept_budget_load(t->st->cache_dir, &k);
     t->budget = t->given_budget ? o->disk_budget : k.has_budget ? k.budget : 0;
     t->budget_from = t->given_budget ? STORE_GIVEN : k.has_budget ? STORE_KEPT : STORE_AUTO;
     t->floor = t->given_floor ? o->disk_floor : k.has_floor ? k.floor : t->auto_floor;
     t->floor_from = t->given_floor ? STORE_GIVEN : k.has_floor ? STORE_KEPT : STORE_AUTO;
-    bool news = budget != t->budget || floor != t->floor;
+    t->now = t->floor_from == STORE_AUTO ? t->soft : t->floor;
+    bool news = budget != t->budget || now != t->now;
     if (news) {
-        disk_limits(t->st->disk, t->budget, t->floor);
+        disk_limits(t->st->disk, t->budget, t->now);
         t->said_over = false;
     }
     return news;
@@ -182,6 +190,7 @@ int store_get_budget(struct store *st, struct store_budget *out, struct err *e)
     pthread_mutex_lock(&t->mu);
     out->budget = t->budget;
     out->floor = t->floor;
+    out->floor_now = t->now;
     out->budget_from = t->budget_from;
     out->floor_from = t->floor_from;
     out->trimmed = t->trimmed;
@@ -274,9 +283,16 @@ static void come_down(struct trim *t)
     uint64_t sum = 0, gone, floor, budget;
     disk_space(d, &before);
     pthread_mutex_lock(&t->mu);
-    floor = t->floor;
+    floor = t->now;
     budget = t->budget;
     pthread_mutex_unlock(&t->mu);
+    if (before.volume && before.free >= t->auto_floor) { /* from now on it counts as a whole */
+        pthread_mutex_lock(&t->mu);
+        t->soft = t->auto_floor;
+        decide(t);
+        floor = t->now;
+        pthread_mutex_unlock(&t->mu);
+    }
     uint64_t missing = before.volume && before.free < floor ? floor - before.free : 0;
     bool held = clock_ns() < t->hold_until;
     while ((gone = disk_trim(d, STEP, !held && sum < missing))) {
@@ -369,8 +385,9 @@ int trim_open(struct store *st, struct err *e)
     t->today_saved = saved_of(t, t->today);
     disk_space(st->disk, &s);
     t->auto_floor = store_auto_floor(s.volume, s.free, s.used);
+    t->soft = store_soft_floor(t->auto_floor, s.volume, s.volume ? s.free : UINT64_MAX);
     decide(t);
-    disk_limits(st->disk, t->budget, t->floor);
+    disk_limits(st->disk, t->budget, t->now);
     st->trim = t;
     return 0;
 }
