@@ -12,7 +12,7 @@ struct run_opts {
     struct common_opts common;
     struct model_opts model;
     struct compute_opts compute;
-    const char *prompt, *chat, *ids, *system, *effort, *record_routes;
+    const char *prompt, *chat, *ids, *system, *effort, *record_routes, *speculate;
     bool no_think, special, ignore_eos;
     struct opt_count max_new, top_k, seed, reload_after;
     struct opt_real temperature, top_p, min_p;
@@ -46,6 +46,7 @@ static const struct opt answer_opts[] = {
      AT(min_p), 0, 1, NULL},
     {"seed", "N", "the same seed gives the same tokens on every machine; default 0", OPT_COUNT,
      AT(seed), 0, 2e19, NULL},
+    {"speculate", "WHEN", CLI_SPECULATE_HELP, OPT_TEXT, AT(speculate), 0, 0, NULL},
     {"reload-after", "N",
      "after N new tokens save the state to a file, drop it and load it again: a proof that "
      "nothing is lost",
@@ -89,6 +90,7 @@ static int check_usage(const struct run_opts *o, struct tok_ids *ids, struct err
 {
     int given = (o->prompt != NULL) + (o->chat != NULL) + (o->ids != NULL);
     enum chat_think think;
+    struct spec_opts spec;
     if (given != 1) {
         return err_set(e, ERR_ARG,
                        given ? "give only one of --prompt, --chat and --ids"
@@ -104,6 +106,7 @@ static int check_usage(const struct run_opts *o, struct tok_ids *ids, struct err
         return err_set(e, ERR_ARG, "--special goes with --prompt");
     }
     int r = model_opts_check(&o->model, e);
+    r = r ? r : cli_speculate(o->speculate, &spec, e);
     r = r ? r : think_of(o, &think, e);
     return !r && o->ids ? cli_session_parse_ids(o->ids, ids, e) : r;
 }
@@ -189,6 +192,7 @@ static int print_json(struct cli_session *s, const struct prompt *p, const struc
             json_real(a->gen.prefill_s > 0 ? (double)p->ids.n / a->gen.prefill_s : 0));
         json_object_set_new(stats, "decode_s", json_real(a->gen.decode_s));
         json_object_set_new(stats, "decode_tok_s", json_real(a->decode_tok_s));
+        json_object_set_new(stats, "speculate", cli_speculate_json(&a->gen.spec));
         json_object_set_new(stats, "backend", json_string(s->be->name));
         json_object_set_new(stats, "threads", json_integer(s->be->threads));
     }
@@ -233,6 +237,7 @@ static void say_result(struct cli_session *s, const struct prompt *p, const stru
         (unsigned long long)v.origin_fetches, cli_bytes(v.origin_bytes, b1), bytes,
         cli_bytes(v.disk_bytes, b2));
     cli_session_say_times(s);
+    cli_say_speculate(s->c, &a->gen.spec);
     cli_note(s->c, "receipt %s", a->receipt);
 }
 
@@ -263,6 +268,8 @@ static int run_answer(struct cli_session *s, const struct run_opts *o, const str
     ao.gen.sample.min_p = (float)o->min_p.v;
     ao.gen.sample.top_k = (uint32_t)o->top_k.v;
     ao.gen.sample.seed = o->seed.v;
+    /* was checked; a record of routes is of the answer alone unless somebody wants it otherwise */
+    (void)cli_speculate(o->record_routes && !o->speculate ? "off" : o->speculate, &ao.gen.spec, e);
     if (o->reload_after.set) {
         int r = reload_place(dir, path, e);
         if (r) {

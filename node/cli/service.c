@@ -403,7 +403,8 @@ int service_open(struct service *v, const struct service_setup *u, struct cli_se
                                  .log = on_log,
                                  .ctx = v};
     name_model(v, u);
-    int r = cli_session_need_tok(s, e);
+    int r = cli_speculate(u->o->speculate, &v->eo.spec, e);
+    r = r ? r : cli_session_need_tok(s, e);
     if (!r && u->key) {
         v->key = strdup(u->key);
         r = v->key ? 0 : err_set(e, ERR_NOMEM, "out of memory");

@@ -16,12 +16,12 @@ struct service; /* opaque */
 /* ---- options ---- */
 
 struct service_opts {
-    const char *api, *key_file, *cors, *model_name, *think;
+    const char *api, *key_file, *cors, *model_name, *think, *speculate;
     struct opt_count parallel, queue, timeout;
     bool no_save_states;
 };
 extern const struct opt service_opts_table[]; /* offsets from a struct service_opts */
-#define SERVICE_OPTS_COUNT 9
+#define SERVICE_OPTS_COUNT 10
 #define SERVICE_NAME 128 /* bytes of a model's name with its NUL */
 /* What can be told without opening anything; ERR_ARG. Without `api` the others must not be given.
  */

@@ -29,6 +29,7 @@ const struct opt service_opts_table[SERVICE_OPTS_COUNT] = {
      "how long answers think where a request does not say: none, minimal, low, medium, high or max "
      "(default)",
      OPT_TEXT, AT(think), 0, 0, NULL},
+    {"speculate", "WHEN", CLI_SPECULATE_HELP, OPT_TEXT, AT(speculate), 0, 0, NULL},
     {"request-timeout", "TIME",
      "most time for a request that names none, such as 30m; default: "
      "no limit",
@@ -83,6 +84,7 @@ int service_opts_check(const struct service_opts *o, struct err *e)
                         : o->parallel.set   ? "--parallel"
                         : o->queue.set      ? "--queue"
                         : o->think          ? "--think"
+                        : o->speculate      ? "--speculate"
                         : o->timeout.set    ? "--request-timeout"
                         : o->no_save_states ? "--no-save-states"
                                             : NULL;
@@ -106,6 +108,8 @@ int service_opts_check(const struct service_opts *o, struct err *e)
                        "--think %.50s: it must be none, minimal, low, medium, high or max",
                        o->think);
     }
-    int r = o->cors ? check_cors(o->cors, e) : 0;
+    struct spec_opts spec;
+    int r = cli_speculate(o->speculate, &spec, e);
+    r = !r && o->cors ? check_cors(o->cors, e) : r;
     return !r && o->model_name ? check_name(o->model_name, e) : r;
 }

@@ -13,6 +13,7 @@
 #include "node/cli/live.h"
 #include "node/cli/net.h"
 #include "node/infer/infer.h"
+#include "node/infer/speculate.h"
 #include "node/store/store.h"
 #include "node/text/tok.h"
 
@@ -164,6 +165,18 @@ size_t cli_session_stops(const struct cli_session *s, uint32_t out[SESSION_STOPS
 /* Two lines for people: parts of the time of forward calls; what was guessed ahead. */
 void cli_session_say_times(struct cli_session *s);
 json_t *cli_session_stats_json(const struct cli_session *s, const struct store_stats *v);
+
+/* ---- drafts ---- */
+
+#define CLI_SPECULATE_HELP                                                                        \
+    "check guesses at the next tokens, taken from the prompt and the answer so far, in one pass " \
+    "with the last one: auto (default) where it is measured to pay, off, or N: up to N each "     \
+    "time, "                                                                                      \
+    "also where experts come over the net; the answer is the same"
+/* --speculate's value, NULL: not given; ERR_ARG quotes it. */
+int cli_speculate(const char *value, struct spec_opts *out, struct err *e);
+json_t *cli_speculate_json(const struct spec_stats *s);
+void cli_say_speculate(struct cli *c, const struct spec_stats *s); /* a line for people */
 
 /* "1,2,3" to ids; ERR_ARG quotes the offender. Blanks around numbers are fine. */
 int cli_session_parse_ids(const char *s, struct tok_ids *out, struct err *e);

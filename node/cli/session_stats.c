@@ -86,3 +86,35 @@ void cli_session_say_times(struct cli_session *s)
                  cli_bytes(a.wasted_bytes, b), a.on ? "" : "; off now: ", a.on ? "" : a.why);
     }
 }
+
+int cli_speculate(const char *value, struct spec_opts *out, struct err *e)
+{
+    return spec_parse(value, out)
+               ? 0
+               : err_set(e, ERR_ARG, "--speculate %.50s: it must be auto, off or a number up to %d",
+                         value, SPEC_MOST);
+}
+
+json_t *cli_speculate_json(const struct spec_stats *s)
+{
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:s?}", "passes",
+                     (json_int_t)s->passes, "with_draft", (json_int_t)s->with_draft, "drafted",
+                     (json_int_t)s->drafted, "accepted", (json_int_t)s->accepted, "failed",
+                     (json_int_t)s->failed, "share", s->share, "pass_s", s->pass_s, "draft_row_s",
+                     s->row_s, "draft_row_wait_s", s->row_wait_s, "why_not", s->why);
+}
+
+void cli_say_speculate(struct cli *c, const struct spec_stats *s)
+{
+    char cost[80] = "";
+    if (s->row_s > 0 && s->pass_s > 0) {
+        snprintf(cost, sizeof cost, "; a drafted row costs %.2f of a pass, %.0f %% of it waiting",
+                 s->row_s / s->pass_s, 100 * s->row_wait_s / s->row_s);
+    }
+    if (s->drafted) {
+        cli_note(c, "drafts  %llu of %llu tokens were right, %llu passes%s%s%s",
+                 (unsigned long long)s->accepted, (unsigned long long)s->drafted,
+                 (unsigned long long)s->passes, cost, s->why ? "; off now: " : "",
+                 s->why ? s->why : "");
+    }
+}

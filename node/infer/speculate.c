@@ -6,10 +6,11 @@
  * likeliest first, while each yields more for its time than the pass does without it; the whole
  * must gain GAIN. c and b are moving averages of what passes took; p is the sequence's own.
  *
- * b is known only by drafting. Where it has never been measured it is taken to be c / 4m, which is
- * hopeful, so the first good draft measures it. Where drafts do not pay one short draft is tried
- * after HOLD passes, then after twice as many, and so on up to HOLD_MOST: cost of being sure. Where
- * they pay, each REFRESH-th pass is a plain one, which measures c. */
+ * b is known only by drafting. At first it is taken to be c / 4m, which is hopeful, so the first
+ * good draft measures it; no single measurement counts for more than c, since other programs run,
+ * too, and a row does no more than a pass of its own would. Where drafts do not pay, one of at most
+ * PROBE tokens is tried after HOLD passes, then after twice as many, and so on up to HOLD_MOST: the
+ * cost of being sure. Where they pay, each REFRESH-th pass is a plain one, which measures c. */
 #include "node/infer/speculate.h"
 
 #include "node/infer/internal.h"
@@ -21,10 +22,10 @@
 #define KNOWN 2   /* plain passes before c is known */
 #define RATE 0.25 /* of the averages */
 #define LUCK 0.85 /* what a draft counts when the next one comes */
-#define HOLD 64   /* passes */
+#define HOLD 16   /* passes */
 #define HOLD_MOST 1024
 #define REFRESH 64
-#define PROBE 4   /* tokens of a draft that only measures */
+#define PROBE 2   /* tokens of a draft that only measures */
 #define NO_NET 64 /* passes without a byte over the net */
 #define SURE 0.98 /* no share is taken to be larger */
 
@@ -117,6 +118,12 @@ static uint32_t place(const struct spec *s, uint32_t rows)
     return rows < most ? rows : most;
 }
 
+/* What a drafted row costs, before any was measured. */
+static double hopeful(const struct spec *s, uint32_t at)
+{
+    return sum(s->plain[at].part) / (4.0 * at);
+}
+
 void spec_begin(struct spec *s)
 {
     infer_get_times(s->f, &s->t0);
@@ -166,12 +173,17 @@ void spec_cost(struct spec *s, uint32_t rows, uint32_t drafted, const double par
              .n) { /* nothing to compare it with: only where drafts are not chosen by cost */
         return;
     }
-    double rate = s->row.n ? RATE : 1;
+    double each[SPEC_PARTS], c = sum(s->plain[at].part);
     for (int i = 0; i < SPEC_PARTS; i++) {
-        double each = (part[i] - s->plain[at].part[i]) / drafted;
-        s->row.part[i] += rate * (each - s->row.part[i]);
+        each[i] = (part[i] - s->plain[at].part[i]) / drafted;
     }
-    s->row.n++;
+    double all = sum(each), scale = all > c ? c / all : 1;
+    if (!s->row.n++) {
+        s->row.part[SPEC_COMPUTE] = hopeful(s, at);
+    }
+    for (int i = 0; i < SPEC_PARTS; i++) {
+        s->row.part[i] += RATE * (each[i] * scale - s->row.part[i]);
+    }
 }
 
 void spec_result(struct spec *s, struct spec_luck *l, uint32_t drafted, uint32_t accepted)
@@ -234,7 +246,7 @@ static bool by_cost(const struct spec *s, uint32_t rows, struct spec_cand *c, si
 {
     double yield[64], share[64];
     double cost = sum(s->plain[place(s, rows)].part), tokens = rows;
-    double before = tokens / cost, row = s->row.n ? sum(s->row.part) : cost / (4 * tokens);
+    double before = tokens / cost, row = s->row.n ? sum(s->row.part) : hopeful(s, place(s, rows));
     row = row > cost / 1000 ? row : cost / 1000; /* noise: no row is for nothing */
     n = n < 64 ? n : 64;
     for (size_t i = 0; i < n; i++) {
@@ -305,6 +317,7 @@ void spec_get_stats(const struct spec *s, struct spec_stats *out)
     *out = s->s;
     out->pass_s = sum(s->plain[1].part);
     out->row_s = sum(s->row.part);
-    out->row_wait_s = s->row.part[SPEC_DISK] + s->row.part[SPEC_NET];
+    double wait = s->row.part[SPEC_DISK] + s->row.part[SPEC_NET];
+    out->row_wait_s = wait > 0 ? wait : 0; /* noise */
     out->share = s->luck.tried > 0 ? s->luck.right / s->luck.tried : 0;
 }

@@ -151,6 +151,46 @@ static void t_receipt(void **state)
     spawn_free(&a);
 }
 
+/* Drafts change the number of passes, and nothing else; the report counts them. */
+static void t_speculate(void **state)
+{
+    static const char *const ways[] = {"off", "8", "auto", NULL};
+    static const char prompt[] = "whale: any of the larger cetacean mammals. whale: any of the "
+                                 "larger cetacean mammals. whale: any of the larger";
+    struct spawn_result a, b;
+    SPAWN(&a, NULL, "run", "--prompt", prompt, "--max-new", "24", "--ignore-eos", "--json",
+          "--speculate", ways[0]);
+    assert_int_equal(a.status, 0);
+    const json_t *s = json_object_get(json_object_get(a.json, "stats"), "speculate");
+    assert_int_equal(json_integer_value(json_object_get(s, "passes")), 23);
+    assert_int_equal(json_integer_value(json_object_get(s, "drafted")), 0);
+    assert_string_equal(str(s, "why_not"), "it is off");
+    for (size_t i = 1; i < sizeof ways / sizeof *ways; i++) {
+        SPAWN(&b, NULL, "run", "--prompt", prompt, "--max-new", "24", "--ignore-eos", "--json",
+              ways[i] ? "--speculate" : "--quiet", ways[i]);
+        assert_int_equal(b.status, 0);
+        assert_string_equal(str(a.json, "receipt"), str(b.json, "receipt"));
+        spawn_expect_ids(json_object_get(b.json, "ids"), json_object_get(a.json, "ids"));
+        s = json_object_get(json_object_get(b.json, "stats"), "speculate");
+        json_int_t passes = json_integer_value(json_object_get(s, "passes"));
+        json_int_t accepted = json_integer_value(json_object_get(s, "accepted"));
+        assert_int_equal(passes + accepted, 23);
+        if (i == 1) {
+            assert_true(json_integer_value(json_object_get(s, "drafted")) > 0);
+        }
+        spawn_free(&b);
+    }
+    spawn_free(&a);
+    SPAWN(&b, NULL, "run", "--prompt", "x", "--speculate", "64");
+    assert_int_equal(b.status, 2);
+    assert_non_null(strstr(b.err.p, "--speculate 64"));
+    spawn_free(&b);
+    SPAWN(&b, NULL, "serve", "--speculate", "always");
+    assert_int_equal(b.status, 2);
+    assert_non_null(strstr(b.err.p, "--speculate always"));
+    spawn_free(&b);
+}
+
 static void t_chat(void **state)
 {
     static const char answer[] =
@@ -375,11 +415,12 @@ int main(int argc, char **argv)
 {
     brief = argc > 1 && !strcmp(argv[1], "brief");
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(t_greedy),     cmocka_unit_test(t_logits),
-        cmocka_unit_test(t_receipt),    cmocka_unit_test(t_chat),
-        cmocka_unit_test(t_raw),        cmocka_unit_test(t_sampling),
-        cmocka_unit_test(t_bench_read), cmocka_unit_test(t_cut_shard),
-        cmocka_unit_test(t_positions),  cmocka_unit_test(t_routes),
+        cmocka_unit_test(t_greedy),    cmocka_unit_test(t_logits),
+        cmocka_unit_test(t_receipt),   cmocka_unit_test(t_speculate),
+        cmocka_unit_test(t_chat),      cmocka_unit_test(t_raw),
+        cmocka_unit_test(t_sampling),  cmocka_unit_test(t_bench_read),
+        cmocka_unit_test(t_cut_shard), cmocka_unit_test(t_positions),
+        cmocka_unit_test(t_routes),
     };
     return cmocka_run_group_tests_name("cli_run", tests, setup, teardown);
 }
