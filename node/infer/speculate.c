@@ -7,10 +7,11 @@
  * must gain GAIN. c and b are moving averages of what passes took; p is the sequence's own.
  *
  * b is known only by drafting. At first it is taken to be c / 4m, which is hopeful, so the first
- * good draft measures it; no single measurement counts for more than c, since other programs run,
- * too, and a row does no more than a pass of its own would. Where drafts do not pay, one of at most
- * PROBE tokens is tried after HOLD passes, then after twice as many, and so on up to HOLD_MOST: the
- * cost of being sure. Where they pay, each REFRESH-th pass is a plain one, which measures c. */
+ * good drafts measure it: LEARN short ones. No single measurement counts for more than MOST_ROW
+ * passes, since other programs run, too, and a row does no more than a pass of its own would. Where
+ * drafts do not pay, one of at most PROBE tokens is tried after HOLD passes, then after twice as
+ * many, and so on up to HOLD_MOST: the cost of being sure. Where they pay, each REFRESH-th pass is
+ * a plain one, which measures c. */
 #include "node/infer/speculate.h"
 
 #include "node/infer/internal.h"
@@ -19,12 +20,14 @@
 #include <string.h>
 
 #define GAIN 1.05
-#define KNOWN 2   /* plain passes before c is known */
+#define KNOWN 4   /* plain passes before c is known */
 #define RATE 0.25 /* of the averages */
 #define LUCK 0.85 /* what a draft counts when the next one comes */
 #define HOLD 16   /* passes */
 #define HOLD_MOST 1024
-#define REFRESH 64
+#define MOST_ROW 1.25 /* of c: what one measurement of a row counts for at most */
+#define LEARN 4 /* drafts of at most PROBE tokens before longer ones: the hope is not knowledge */
+#define REFRESH 16
 #define PROBE 2   /* tokens of a draft that only measures */
 #define NO_NET 64 /* passes without a byte over the net */
 #define SURE 0.98 /* no share is taken to be larger */
@@ -177,12 +180,14 @@ void spec_cost(struct spec *s, uint32_t rows, uint32_t drafted, const double par
     for (int i = 0; i < SPEC_PARTS; i++) {
         each[i] = (part[i] - s->plain[at].part[i]) / drafted;
     }
-    double all = sum(each), scale = all > c ? c / all : 1;
+    double all = sum(each), most = MOST_ROW * c, scale = all > most ? most / all : 1;
     if (!s->row.n++) {
         s->row.part[SPEC_COMPUTE] = hopeful(s, at);
     }
+    /* the mean of the first few and of the hope, then a moving one */
+    double rate = 1.0 / (s->row.n + 1) > RATE ? 1.0 / (s->row.n + 1) : RATE;
     for (int i = 0; i < SPEC_PARTS; i++) {
-        s->row.part[i] += RATE * (each[i] * scale - s->row.part[i]);
+        s->row.part[i] += rate * (each[i] * scale - s->row.part[i]);
     }
 }
 
@@ -287,7 +292,7 @@ void spec_choose(struct spec *s, uint32_t rows, struct spec_cand *c, size_t n, u
     if (s->plain[place(s, rows)].n < KNOWN || s->since_plain >= REFRESH) {
         return; /* a plain pass is measured first */
     }
-    if (by_cost(s, rows, c, n, room)) {
+    if (by_cost(s, rows, c, n, s->row.n < LEARN && room > PROBE ? PROBE : room)) {
         s->s.why = NULL;
         s->idle = 0;
         s->hold = HOLD;
