@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * cmd_cache_ls.c: `shoal cache ls` and `shoal cache path`: what lies in a cache, and where. */
 #include "node/cli/cache.h"
+#include "node/store/address.h"
 #include "node/store/rest_room.h"
 
 #include <stdio.h>
@@ -39,8 +40,9 @@ static void ago(uint64_t us, char out[CLI_NUM])
 static void say_model(const struct rest_model *x, const struct rest_count *k)
 {
     char a[CLI_NUM], b[CLI_NUM], d[CLI_NUM], t[CLI_NUM];
-    printf("model    %.16s%s%s%s\n", x->root, *x->address ? ", " : "", x->address,
-           k->in_use ? ", in use" : "");
+    char shown[1000];
+    printf("model    %.16s%s%s%s\n", x->root, *x->address ? ", " : "",
+           address_shown(x->address, shown, sizeof shown), k->in_use ? ", in use" : "");
     printf("         %llu objects, %s", (unsigned long long)k->objects, cli_bytes(k->bytes, a));
     if (k->of) {
         printf(" of %s; %llu experts, %u of %u layers complete", cli_bytes(k->of_bytes, b),
@@ -54,7 +56,9 @@ static json_t *model_json(const struct rest_model *x, const struct rest_count *k
 {
     json_t *j = json_object();
     json_object_set_new(j, "root", json_string(x->root));
-    json_object_set_new(j, "address", *x->address ? json_string(x->address) : json_null());
+    char shown[4096];
+    address_shown(x->address, shown, sizeof shown);
+    json_object_set_new(j, "address", *shown ? json_string(shown) : json_null());
     json_object_set_new(j, "objects", json_integer((json_int_t)k->objects));
     json_object_set_new(j, "bytes", json_integer((json_int_t)k->bytes));
     json_object_set_new(j, "experts", json_integer((json_int_t)k->experts));

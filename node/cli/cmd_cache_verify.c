@@ -3,6 +3,7 @@
  * what is not. */
 #include "node/cli/cache.h"
 #include "node/cli/session.h"
+#include "node/store/address.h"
 #include "node/store/at_rest.h"
 #include "node/store/want.h"
 #include "proto/base/clock.h"
@@ -137,6 +138,7 @@ static int one(struct cli *c, const struct verify_opts *o, const struct cli_home
     struct rest_verified out = {0};
     uint64_t repaired = 0;
     struct err e1 = {0};
+    char shown[4096];
     int code = 0;
     if (x->m) {
         code = rest_verify(folder, x, &v, &out, e);
@@ -155,15 +157,16 @@ static int one(struct cli *c, const struct verify_opts *o, const struct cli_home
     all->faults += r.faults;
     json_array_append_new(
         list, json_pack("{s:s,s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "root", x->root, "address",
-                        x->address, "objects", (json_int_t)out.objects, "bytes",
-                        (json_int_t)out.bytes, "adopted", (json_int_t)out.lent, "adopted_bytes",
-                        (json_int_t)out.lent_bytes, "read_bytes", (json_int_t)out.read_bytes,
-                        "faults", (json_int_t)r.faults, "damaged", (json_int_t)r.n, "repaired",
-                        (json_int_t)repaired, "journal_added", (json_int_t)out.journal_added));
+                        address_shown(x->address, shown, sizeof shown), "objects",
+                        (json_int_t)out.objects, "bytes", (json_int_t)out.bytes, "adopted",
+                        (json_int_t)out.lent, "adopted_bytes", (json_int_t)out.lent_bytes,
+                        "read_bytes", (json_int_t)out.read_bytes, "faults", (json_int_t)r.faults,
+                        "damaged", (json_int_t)r.n, "repaired", (json_int_t)repaired,
+                        "journal_added", (json_int_t)out.journal_added));
     if (!c->json && !code && x->m) {
         char a[CLI_NUM], b[CLI_NUM];
-        printf("%s  %llu objects, %s", *x->address ? x->address : x->folder,
-               (unsigned long long)out.objects, cli_bytes(out.bytes, a));
+        printf("%s  %llu objects, %s", *shown ? shown : x->folder, (unsigned long long)out.objects,
+               cli_bytes(out.bytes, a));
         if (out.lent) {
             printf("; adopted %llu, %s", (unsigned long long)out.lent,
                    cli_bytes(out.lent_bytes, b));

@@ -9,6 +9,7 @@
 #include "node/daemon/node.h"
 #include "node/demo/where.h"
 #include "node/routes/routes.h"
+#include "node/store/address.h"
 #include "node/store/hub.h"
 #include "node/store/upkeep.h"
 #include "proto/base/clock.h"
@@ -33,7 +34,7 @@ static bool is_url(const char *s)
 
 /* ---- where model and cache lie ---- */
 
-int cli_model_source(const char *exe, const char *model, struct buf *out, struct err *e)
+static int find_model(const char *exe, const char *model, struct buf *out, struct err *e)
 {
     struct stat sb;
     if (!model) {
@@ -62,6 +63,13 @@ int cli_model_source(const char *exe, const char *model, struct buf *out, struct
                        model);
     }
     return buf_adds(out, model) ? err_set(e, ERR_LIMIT, "--model is too long") : 0;
+}
+
+int cli_model_source(const char *exe, const char *model, struct buf *out, struct err *e)
+{
+    int r = model ? address_check(model, e) : 0;
+    r = r ? r : find_model(exe, model, out, e);
+    return r ? r : address_check(out->p, e); /* a hub's address may have one, too */
 }
 
 int cli_model_hint(const char *source, struct err *e)

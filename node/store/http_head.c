@@ -219,7 +219,7 @@ static enum http_verdict by_status(const struct http_head *h, uint64_t off, uint
     case 403:
         err_set(e, ERR_NET,
                 "the server refuses access (status %d): check the address, and the token if the "
-                "model needs one",
+                "model needs one (a user name and password: in ~/.netrc, which only you may read)",
                 h->status);
         return HTTP_FATAL;
     case 404:

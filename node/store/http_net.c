@@ -3,6 +3,8 @@
 #include "node/store/http_net.h"
 
 #include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
@@ -49,6 +51,22 @@ bool http_same_site(const char *a, const char *b)
     curl_url_cleanup(u);
     curl_url_cleanup(v);
     return same;
+}
+
+void http_net_login(CURL *h, const char *url, const char *named)
+{
+    const char *file = getenv("NETRC"), *home = getenv("HOME");
+    char path[4096];
+    struct stat st;
+    if (!file || !*file) {
+        int n = home ? snprintf(path, sizeof path, "%s/.netrc", home) : 0;
+        file = n > 0 && (size_t)n < sizeof path ? path : NULL;
+    }
+    if (file && stat(file, &st) == 0 && S_ISREG(st.st_mode) && !(st.st_mode & 077) &&
+        http_same_site(url, named)) {
+        curl_easy_setopt(h, CURLOPT_NETRC, (long)CURL_NETRC_OPTIONAL);
+        curl_easy_setopt(h, CURLOPT_NETRC_FILE, file);
+    }
 }
 
 bool http_net_error(CURL *h, CURLcode rc, const char *url, const char *why, struct err *e)

@@ -259,6 +259,9 @@ static int prepare(struct xfer *x)
     x->last = x->slow_at = clock_ns();
     x->slow_bytes = 0;
     http_net(h, o->ca_file);
+    if (!o->token) {
+        http_net_login(h, x->url, o->url);
+    }
     curl_easy_setopt(h, CURLOPT_URL, x->url);
     curl_easy_setopt(h, CURLOPT_HTTPHEADER, x->headers);
     uint64_t piece = cap_piece(&x->rate, 1 << 14, cap_piece(&o->cap, 1 << 14, 1 << 18));

@@ -86,6 +86,9 @@ static int hop(const struct probe_opts *o, bool with_token, size_t range, struct
         return err_set(e, ERR_NOMEM, "out of memory");
     }
     http_net(h, o->ca_file);
+    if (!with_token) {
+        http_net_login(h, g->url, o->address);
+    }
     curl_easy_setopt(h, CURLOPT_URL, g->url);
     curl_easy_setopt(h, CURLOPT_HTTPHEADER, l);
     curl_easy_setopt(h, CURLOPT_TIMEOUT_MS, (long)TIMEOUT_MS);

@@ -2,6 +2,7 @@
  * store.c: opening and closing; numbers; small files. See store.h. */
 #include "node/store/engine.h"
 
+#include "node/store/address.h"
 #include "node/store/disk.h"
 #include "node/store/meta.h"
 #include "node/store/mirrors.h"
@@ -208,6 +209,13 @@ int store_open(const struct store_opts *o, struct store **out, struct err *e)
     *out = NULL;
     if (!o->model || !*o->model || (o->cache_dir && !*o->cache_dir)) {
         return err_set(e, ERR_ARG, "no model is named: give a folder or an http(s) URL");
+    }
+    int bad = address_check(o->model, e);
+    for (size_t i = 0; i < o->n_mirrors && !bad; i++) {
+        bad = address_check(o->mirrors[i], e);
+    }
+    if (bad) {
+        return bad;
     }
     if ((o->rate_limit || o->rate_conn) && !is_url(o->model) && !o->cache_dir) {
         return err_set(e, ERR_ARG,

@@ -130,8 +130,114 @@ static void t_rate(void **state)
     free(cache);
 }
 
+static void shows_nothing(const struct spawn_result *r)
+{
+    assert_null(strstr(r->out.p ? r->out.p : "", SECRET));
+    assert_null(strstr(r->err.p ? r->err.p : "", SECRET));
+}
+
+/* Nothing below the folder holds the password. */
+static void keeps_nothing(const char *dir)
+{
+    char cmd[600];
+    snprintf(cmd, sizeof cmd, "grep -r -q -s -F " SECRET " '%s'", dir);
+    assert_int_not_equal(system(cmd), 0);
+}
+
+/* A password in an address is refused before anything is said, kept or asked. */
+static void t_passwords(void **state)
+{
+    (void)state;
+    if (without()) {
+        return;
+    }
+    char *home = homes_at(tmp, "h3"),
+         *bad = util_path("http://anna:" SECRET "@127.0.0.1:%d/locked", near.port);
+    char *eq = util_path("--model=%s", bad);
+    const char *const words[][7] = {
+        {"setup", bad, "--home", home, NULL},
+        {"setup", origin, "--mirror", bad, "--home", home, NULL},
+        {"run", "--model", bad, "--ids", "1", NULL},
+        {"run", eq, "--ids", "1", NULL},
+        {"run", bad, "and", "more", NULL},
+        {"up", "--model", bad, "--home", home, NULL},
+        {"up", "--mirror", bad, "--home", home, NULL},
+        {"serve", "--model", bad, NULL},
+        {"doctor", "--model", bad, NULL},
+        {"logits", "--model", bad, "--ids", "1", NULL},
+        {"chat", "--model", bad, "--message", "x", NULL},
+        {"cache", "rm", bad, "--home", home, NULL},
+        {"status", bad, NULL},
+    };
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        struct spawn_result r;
+        spawn(&r, NULL, words[i]);
+        if (!r.status || r.status > 2) {
+            fail_msg("%s %s: %d", words[i][0], words[i][1], r.status);
+        }
+        shows_nothing(&r);
+        spawn_free(&r);
+    }
+    struct spawn_result u;
+    SPAWN(&u, NULL, "setup", bad, "--home", home);
+    assert_int_equal(u.status, 2);
+    assert_non_null(strstr(u.err.p, "http://anna:***@127.0.0.1"));
+    assert_non_null(strstr(u.err.p, ".netrc"));
+    spawn_free(&u);
+    keeps_nothing(home);
+    /* .netrc has them in its place, and only where nobody else can read it */
+    char *real = getenv("HOME") ? strdup(getenv("HOME")) : NULL, *netrc = homes_at(tmp, ".netrc"),
+         *url = util_path("http://127.0.0.1:%d/locked", near.port), *cache = homes_at(tmp, "c3");
+    setenv("HOME", tmp, 1);
+    unsetenv("NETRC");
+    FAILS("status 401", "setup", url, "--cache", cache);
+    write_file(netrc, "machine 127.0.0.1 login anna password " SECRET "\n", 0644);
+    FAILS("only you may read", "setup", url, "--cache", cache);
+    assert_int_equal(chmod(netrc, 0600), 0);
+    json_t *j = MUST("setup", url, "--cache", cache);
+    assert_true(num_of(j, "origin_bytes") > 1e6);
+    json_decref(j);
+    keeps_nothing(cache);
+    /* a mirror, too */
+    char *second = homes_at(tmp, "c4");
+    j = MUST("setup", origin, "--cache", second, "--mirror", url);
+    assert_true(num_of(j, "mirror_bytes") > 0);
+    json_decref(j);
+    keeps_nothing(second);
+    /* what an older program has kept is shown without it */
+    char *name = NULL, cmd[900];
+    assert_int_equal(util_count_files(cache, "origin.txt", &name), 1);
+    snprintf(cmd, sizeof cmd, "sed -i.bak 's|shoal-origin 1 .*|shoal-origin 1 %s|' '%s'", bad,
+             name);
+    assert_int_equal(system(cmd), 0);
+    struct spawn_result r;
+    SPAWN(&r, NULL, "cache", "ls", "--cache", cache);
+    assert_non_null(strstr(r.out.p, "http://anna:***@127.0.0.1"));
+    shows_nothing(&r);
+    spawn_free(&r);
+    SPAWN(&r, NULL, "cache", "verify", "--cache", cache, "--json");
+    shows_nothing(&r);
+    spawn_free(&r);
+    SPAWN(&r, NULL, "cache", "ls", "--cache", cache, "--json");
+    shows_nothing(&r);
+    spawn_free(&r);
+    if (real) {
+        setenv("HOME", real, 1);
+    }
+    free(real);
+    free(netrc);
+    free(url);
+    free(cache);
+    free(second);
+    free(name);
+    free(home);
+    free(bad);
+    free(eq);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(t_setup), cmocka_unit_test(t_rate)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(t_setup), cmocka_unit_test(t_rate),
+                                       cmocka_unit_test(t_passwords)};
     return cmocka_run_group_tests_name("cli_mirror", tests, start, stop);
 }
