@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * cmd_cache_rm.c: `shoal cache rm`: experts, or a whole model, leave the disk. */
 #include "node/cli/cache.h"
+#include "node/cli/states.h"
 #include "node/store/rest_room.h"
 
 #include <stdio.h>
@@ -44,6 +45,7 @@ struct rm {
     size_t n;
     bool whole, by_node; /* the home's node has this model open */
     uint64_t objects, bytes, last, in_use;
+    size_t states; /* of conversations, with a whole model */
 };
 
 /* By the node that has the model open, since only it knows what present requests need. */
@@ -77,7 +79,7 @@ static int drop(struct rm *m, bool dry, struct err *e)
     if (m->by_node) {
         return by_node(m, dry, e);
     }
-    struct rest_dropped d;
+    struct rest_dropped d = {0};
     struct timespec t = {0};
     clock_gettime(CLOCK_REALTIME, &t);
     uint64_t now = (uint64_t)t.tv_sec * 1000000u + (uint64_t)t.tv_nsec / 1000u;
@@ -87,7 +89,10 @@ static int drop(struct rm *m, bool dry, struct err *e)
                           .n = m->n,
                           .before = m->o->older.set && older < now ? now - older : 0,
                           .dry = dry};
-    int r = rest_drop(m->folder.p, m->x, &o, &d, e);
+    const char *base = m->h.path ? m->h.path : m->folder.p;
+    uint64_t state_bytes = 0;
+    int r = m->whole && !dry ? states_drop(base, m->x->folder, &m->states, &state_bytes, e) : 0;
+    r = r ? r : rest_drop(m->folder.p, m->x, &o, &d, e);
     m->objects = d.objects;
     m->bytes = d.bytes;
     return r;
@@ -162,13 +167,16 @@ static int finish(struct rm *m)
 {
     char a[CLI_NUM];
     if (m->c->json) {
-        return cli_json(m->c, json_pack("{s:s,s:I,s:I,s:I,s:I}", "root", m->x->root, "objects",
+        return cli_json(m->c, json_pack("{s:s,s:I,s:I,s:I,s:I,s:I}", "root", m->x->root, "objects",
                                         (json_int_t)m->objects, "bytes", (json_int_t)m->bytes,
                                         "last_copies", (json_int_t)m->last, "in_use",
-                                        (json_int_t)m->in_use));
+                                        (json_int_t)m->in_use, "states", (json_int_t)m->states));
     }
     cli_note(m->c, "%llu objects removed, %s", (unsigned long long)m->objects,
              cli_bytes(m->bytes, a));
+    if (m->states) {
+        cli_note(m->c, "%zu kept states of conversations were removed, too", m->states);
+    }
     if (m->in_use) {
         cli_note(m->c, "%llu stay, since present requests need them",
                  (unsigned long long)m->in_use);

@@ -177,3 +177,26 @@ int states_clear(const char *base, const char *except, size_t *count, uint64_t *
     }
     return r;
 }
+
+int states_drop(const char *base, const char *name, size_t *count, uint64_t *bytes, struct err *e)
+{
+    char path[PATH_ROOM], lock[PATH_ROOM];
+    struct stat sb;
+    int fd = -1;
+    if (!path_of(path, "%s/states/%s", base, name) || lstat(path, &sb)) {
+        return 0;
+    }
+    int no = lock_path(path, false, &fd);
+    if (no == EWOULDBLOCK) {
+        return err_set(e, ERR_BUSY, "a process works with the states in %s: end it first", path);
+    }
+    int r = visit(path, true, count, bytes, e);
+    if (!r && path_of(lock, "%s/%s", path, "lock")) {
+        unlink(lock);
+        rmdir(path); /* it stays where something else is in it */
+    }
+    if (!no) {
+        close(fd);
+    }
+    return r;
+}

@@ -30,6 +30,9 @@ struct states_info {
 int states_list(const char *base, struct states_info *out, size_t cap, size_t *n, struct err *e);
 /* Count those of one folder (not its parent), adding to *count and *bytes. */
 int states_count(const char *folder, size_t *count, uint64_t *bytes, struct err *e);
+/* Delete those of the model of that name, adding to *count and *bytes, and their folder. ERR_BUSY:
+ * a process works with them. */
+int states_drop(const char *base, const char *name, size_t *count, uint64_t *bytes, struct err *e);
 /* Delete the states of all folders below BASE but that of the name `except` (may be NULL), adding
  * to *count and *bytes. ERR_BUSY, after the others were emptied: a process works with some. */
 int states_clear(const char *base, const char *except, size_t *count, uint64_t *bytes,

@@ -44,16 +44,54 @@ static char *address_of(const char *dir)
     return out;
 }
 
-/* An inventory of an origin belongs to the model with its root. */
-static void match(struct rest_models *l, const char *dir)
+/* The inventory in the folder of an address, the caller's; NULL: none that can be read. */
+static struct model *inventory(const char *dir, char hex[2 * SHA256_SIZE + 1])
 {
-    char *path = layout_path("%s/inventory.bin", dir), hex[2 * SHA256_SIZE + 1];
+    char *path = layout_path("%s/inventory.bin", dir);
     struct model *m = NULL;
     struct buf b;
     struct err e;
     buf_init(&b, BLOB_MAX);
     if (path && !file_read_all(path, &b, &e) && !model_load(b.p, b.n, &m, &e)) {
         sha256_hex(model_root(m), hex);
+    }
+    buf_free(&b);
+    free(path);
+    return m;
+}
+
+int rest_origins(const char *cache_dir, const char *root,
+                 int (*each)(void *ctx, const char *dir, const char *address, struct err *e),
+                 void *ctx, struct err *e)
+{
+    char *p = layout_path("%s/origins", cache_dir), hex[2 * SHA256_SIZE + 1];
+    DIR *d = p ? opendir(p) : NULL;
+    struct dirent *x;
+    int r = 0;
+    while (d && !r && (x = readdir(d))) {
+        char *dir = x->d_name[0] == '.' ? NULL : layout_path("%s/%s", p, x->d_name);
+        struct model *m = dir ? inventory(dir, hex) : NULL;
+        if (m && !strcmp(hex, root)) {
+            char *address = address_of(dir);
+            r = each(ctx, dir, address ? address : "", e);
+            free(address);
+        }
+        model_close(m);
+        free(dir);
+    }
+    if (d) {
+        closedir(d);
+    }
+    free(p);
+    return r;
+}
+
+/* An inventory of an origin belongs to the model with its root. */
+static void match(struct rest_models *l, const char *dir)
+{
+    char hex[2 * SHA256_SIZE + 1];
+    struct model *m = inventory(dir, hex);
+    if (m) {
         for (size_t i = 0; i < l->n; i++) {
             if (!strcmp(l->v[i].root, hex) && !l->v[i].m) {
                 l->v[i].m = m;
@@ -64,8 +102,6 @@ static void match(struct rest_models *l, const char *dir)
         }
     }
     model_close(m);
-    buf_free(&b);
-    free(path);
 }
 
 static int add(struct rest_models *l, const char *dir, const char *name, struct err *e)

@@ -23,6 +23,12 @@ struct rest_models {
 int rest_models(const char *cache_dir, struct rest_models *out, struct err *e);
 void rest_models_free(struct rest_models *l);
 
+/* Every address by which the model with this root (64 hex digits) was used: its folder in the cache
+ * and itself, "" when it is not on record. Stops at the first error of `each`. */
+int rest_origins(const char *cache_dir, const char *root,
+                 int (*each)(void *ctx, const char *dir, const char *address, struct err *e),
+                 void *ctx, struct err *e);
+
 /* ---- adopted folders ---- */
 
 /* What the folders of the list give of one model now; v[].path are malloc'ed, to be freed. */

@@ -4,6 +4,7 @@
 
 #include "node/store/kept.h"
 #include "node/store/layout.h"
+#include "proto/base/file.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -285,20 +286,62 @@ static void drop_folders(const char *dir, int depth)
     rmdir(dir);
 }
 
+/* Which commit a hub's branch is here, where it is this address's. */
+static int drop_pin(void *ctx, const char *path, const struct stat *sb)
+{
+    const char *address = ctx, *line;
+    struct buf b;
+    struct err e;
+    (void)sb;
+    buf_init(&b, 8192);
+    if (!file_read_all(path, &b, &e) && b.n) {
+        line = b.p;
+        for (int i = 0; i < 3 && line; i++) {
+            line = strchr(line, '\n');
+            line += line != NULL;
+        }
+        size_t n = line ? strspn(line, "0123456789abcdef") : 0;
+        char commit[65] = "";
+        if (n >= 40 && n < sizeof commit) {
+            memcpy(commit, line, n);
+        }
+        if (*commit && strstr(address, commit)) {
+            unlink(path);
+        }
+    }
+    buf_free(&b);
+    return 0;
+}
+
+struct dropping_origin {
+    const char *cache_dir;
+    struct dropping *k;
+};
+
+static int drop_origin(void *ctx, const char *dir, const char *address, struct err *e)
+{
+    struct dropping_origin *o = ctx;
+    (void)e; /* k's, which is the same */
+    char *pins = layout_path("%s/revisions", o->cache_dir);
+    if (pins && *address) {
+        (void)walk(pins, 0, drop_pin, (void *)(uintptr_t)address);
+    }
+    free(pins);
+    int r = walk(dir, DEPTH_MAX, drop_rest, o->k);
+    drop_folders(dir, DEPTH_MAX);
+    return r;
+}
+
 /* Objects first: whatever ends this in the middle, what is left is a model with fewer objects. */
 static int drop_model(const char *cache_dir, const char *dir, struct dropping *k)
 {
+    struct dropping_origin o = {cache_dir, k};
     int r = forget_rows(cache_dir, k->x->root, k->e);
-    char *origin = *k->x->address ? layout_origin_dir(cache_dir, k->x->address) : NULL;
+    r = r ? r : rest_origins(cache_dir, k->x->root, drop_origin, &o, k->e);
     r = r ? r : walk(dir, DEPTH_MAX, drop_rest, k);
-    if (!r && origin) {
-        r = walk(origin, DEPTH_MAX, drop_rest, k);
-        drop_folders(origin, DEPTH_MAX);
-    }
     if (!r) {
         drop_folders(dir, DEPTH_MAX);
     }
-    free(origin);
     return r;
 }
 

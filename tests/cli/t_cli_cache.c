@@ -211,8 +211,25 @@ static void t_files(void **state)
     spawn_free(&r);
     FAILS("no model in", "cache", "rm", "--model", "ffff", "--yes", "--cache", cache);
     FAILS("4 digits at least", "cache", "rm", "--model", "", "--yes", "--cache", cache);
+    /* kept conversations of it go, too, and no others */
+    char *states = homes_at(cache, "states"), name[64];
+    snprintf(name, sizeof name, "%.16s", root);
+    char *own = homes_at(states, name), *other = homes_at(states, "00112233445566aa");
+    assert_int_equal(mkdir(states, 0700) | mkdir(own, 0700) | mkdir(other, 0700), 0);
+    for (int i = 0; i < 2; i++) {
+        char *f = homes_at(i ? own : other, "00112233445566778899aabbccddeeff.state");
+        FILE *o = fopen(f, "w");
+        assert_true(o && fputs("x", o) >= 0);
+        fclose(o);
+        free(f);
+    }
     j = MUST("cache", "rm", "--model", root, "--yes", "--cache", cache);
-    assert_true(num_of(j, "bytes") == 19116224);
+    assert_true(num_of(j, "bytes") == 19116224 && num_of(j, "states") == 1);
+    assert_int_equal(stat(own, &sb), -1);
+    assert_int_equal(stat(other, &sb), 0);
+    free(states);
+    free(own);
+    free(other);
     json_decref(j);
     j = MUST("cache", "ls", "--cache", cache);
     assert_int_equal(json_array_size(json_object_get(j, "models")), 0);
