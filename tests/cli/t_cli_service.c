@@ -89,7 +89,6 @@ static int stop(void **s)
 static void t_install(void **s)
 {
     struct spawn_result r;
-    struct stat sb;
     tool("nothing");
     char *home = homes_at(dir, "a home"), *log = homes_at(dir, "a home/service.log");
     FAILS("no service is installed", "service", "remove", "--home", home);
@@ -117,6 +116,7 @@ static void t_install(void **s)
     spawn_free(&r);
     expect_calls("");
 #ifdef __linux__
+    struct stat sb;
     j = must(NULL, (const char *const[]){"service", "install", "--json", "--home", home, "--",
                                          "--api", "127.0.0.1:0", NULL});
     char *file = strdup(str_of(j, "file")), line[500];
