@@ -143,6 +143,21 @@ static void count(struct homes *h, int how, uint64_t bytes, int code)
     }
 }
 
+void homes_ended(struct homes *h, uint32_t o, int code)
+{
+    pthread_mutex_lock(&h->mu);
+    int how = h->flying[o];
+    int kind = how == HOMES_ACCEPTED ? HOMES_TAKEN_OVER : HOMES_ARRIVED;
+    kind = code ? HOMES_FAILED : kind;
+    h->n_flying--;
+    count(h, how, h->obj[o].size, code);
+    h->arrived = true;
+    /* the thread may be between its look at the disk and its choice of what to fetch: until it
+     * knows of this one, it is not to be fetched again */
+    h->flying[o] = add_note(h, (uint8_t)kind, o, &h->accepted_of[o]) ? HOMES_LANDED : 0;
+    pthread_mutex_unlock(&h->mu);
+}
+
 static void *collect_main(void *arg)
 {
     struct homes *h = arg;
@@ -151,18 +166,7 @@ static void *collect_main(void *arg)
     int code;
     struct err why;
     while (store_wants_next(h->wants, &tag, &id, &code, &why) != ERR_CANCELLED) {
-        uint32_t o = (uint32_t)tag;
-        pthread_mutex_lock(&h->mu);
-        int how = h->flying[o];
-        int kind = how == HOMES_ACCEPTED ? HOMES_TAKEN_OVER : HOMES_ARRIVED;
-        kind = code ? HOMES_FAILED : kind;
-        h->n_flying--;
-        count(h, how, h->obj[o].size, code);
-        h->arrived = true;
-        /* the thread may be between its look at the disk and its choice of what to fetch: until it
-         * knows of this one, it is not to be fetched again */
-        h->flying[o] = add_note(h, (uint8_t)kind, o, &h->accepted_of[o]) ? HOMES_LANDED : 0;
-        pthread_mutex_unlock(&h->mu);
+        homes_ended(h, (uint32_t)tag, code);
     }
     return NULL;
 }
@@ -377,32 +381,42 @@ static void wait_until(struct homes *h, uint64_t end, bool dirty_counts)
     }
 }
 
+/* With mu: from one round to the next. */
+static uint64_t pause_ns(const struct homes *h)
+{
+    bool soon = h->dirty || (h->shoal && !settled(h, h->planned_at));
+    uint64_t pause = (soon ? HOMES_ROUND_MS : HOMES_IDLE_MS) * MS_NS;
+    return pause > h->round_cost * HOMES_SHARE ? pause : h->round_cost * HOMES_SHARE;
+}
+
+bool homes_step(struct homes *h)
+{
+    uint64_t now = clock_ns();
+    bool due = !h->round_at || now - h->round_at >= pause_ns(h);
+    if (!due && !h->arrived) {
+        return false;
+    }
+    h->arrived = false;
+    h->dirty = h->dirty && !due;
+    pthread_mutex_unlock(&h->mu);
+    if (due) {
+        one_round(h);
+        h->round_at = clock_ns();
+        h->round_cost = h->round_at - now;
+    } else {
+        next_ones(h);
+    }
+    pthread_mutex_lock(&h->mu);
+    return true;
+}
+
 static void *thread_main(void *arg)
 {
     struct homes *h = arg;
-    uint64_t round_at = 0, cost = 0;
     pthread_mutex_lock(&h->mu);
     while (!h->stop) {
-        uint64_t now = clock_ns(), pause = HOMES_IDLE_MS * MS_NS;
-        if (h->dirty || (h->shoal && !settled(h, h->planned_at))) {
-            pause = HOMES_ROUND_MS * MS_NS;
-        }
-        pause = pause > cost * HOMES_SHARE ? pause : cost * HOMES_SHARE;
-        bool due = now - round_at >= pause;
-        if (due || h->arrived) {
-            h->arrived = false;
-            h->dirty = h->dirty && !due;
-            pthread_mutex_unlock(&h->mu);
-            if (due) {
-                one_round(h);
-                round_at = clock_ns();
-                cost = round_at - now;
-            } else {
-                next_ones(h);
-            }
-            pthread_mutex_lock(&h->mu);
-        } else {
-            wait_until(h, round_at + pause, !h->dirty);
+        if (!homes_step(h)) {
+            wait_until(h, h->round_at + pause_ns(h), !h->dirty);
         }
     }
     pthread_mutex_unlock(&h->mu);
@@ -469,7 +483,7 @@ static int tables(struct homes *h)
     return h->m[0].held ? 0 : ERR_NOMEM;
 }
 
-int homes_open(struct node *n, void (*power)(struct power *out), struct homes **out, struct err *e)
+int homes_make(struct node *n, void (*power)(struct power *out), struct homes **out, struct err *e)
 {
     struct homes *h = calloc(1, sizeof *h);
     *out = NULL;
@@ -490,22 +504,30 @@ int homes_open(struct node *n, void (*power)(struct power *out), struct homes **
     }
     homes_load(h);
     r = store_wants_open(h->st, &h->wants, e);
-    if (!r && pthread_create(&h->collector, NULL, collect_main, h)) {
-        r = err_set(e, ERR_NOMEM, "cannot start a thread");
-    }
-    h->has_collector = !r;
-    if (!r) {
-        struct mesh_place_cb cb = {h, on_changed, on_warm, on_offer, on_kept};
-        mesh_place_listen(h->mesh, &cb);
-        if (pthread_create(&h->thread, NULL, thread_main, h)) {
-            r = err_set(e, ERR_NOMEM, "cannot start a thread");
-        }
-        h->has_thread = !r;
-    }
     if (r) {
-        homes_stop(h);
         homes_close(h);
         return r;
+    }
+    struct mesh_place_cb cb = {h, on_changed, on_warm, on_offer, on_kept};
+    mesh_place_listen(h->mesh, &cb);
+    *out = h;
+    return 0;
+}
+
+int homes_open(struct node *n, void (*power)(struct power *out), struct homes **out, struct err *e)
+{
+    struct homes *h;
+    int r = homes_make(n, power, &h, e);
+    *out = NULL;
+    if (r) {
+        return r;
+    }
+    h->has_collector = !pthread_create(&h->collector, NULL, collect_main, h);
+    h->has_thread = h->has_collector && !pthread_create(&h->thread, NULL, thread_main, h);
+    if (!h->has_thread) {
+        homes_stop(h);
+        homes_close(h);
+        return err_set(e, ERR_NOMEM, "cannot start a thread");
     }
     *out = h;
     return 0;

@@ -81,7 +81,7 @@ struct homes {
     struct place_new *due;
     size_t n_due;
     uint64_t planned_at, plan_cost, saved_at, power_at, told_budget, told_used, others_at;
-    uint64_t reported_at, looked_at;
+    uint64_t reported_at, looked_at, round_at, round_cost;
     uint64_t coming[PLACE_MEMBERS_MAX]; /* what warming would bring to each, by the last plan */
     size_t n_open;                      /* objects that nobody holds and somebody is to get */
     bool spine_too;                     /* there is room for all of it beside experts */
@@ -129,6 +129,13 @@ static inline unsigned homes_copies(const struct homes *h, uint32_t o)
 }
 
 /* ---- homes.c ---- */
+/* homes_open without its threads: who calls homes_step and homes_ended in their place (tests, on
+ * virtual time) has to close it with homes_stop and homes_close all the same. */
+int homes_make(struct node *n, void (*power)(struct power *out), struct homes **out, struct err *e);
+/* With mu, which is released meanwhile: does what is due; false: nothing is. */
+bool homes_step(struct homes *h);
+/* What was fetched has come to the disk, or not. */
+void homes_ended(struct homes *h, uint32_t o, int code);
 bool homes_warming(struct homes *h);
 /* Fetch object o to the disk; false: too many are under way, or it is, or it failed just now. */
 bool homes_want(struct homes *h, uint32_t o, int how, const struct key_id *of);

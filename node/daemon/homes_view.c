@@ -3,6 +3,7 @@
 #include "node/daemon/homes_int.h"
 
 #include "proto/base/clock.h"
+#include "proto/base/num.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -252,6 +253,25 @@ static bool downloads(const struct homes *h, uint32_t o)
     return true;
 }
 
+/* Another has said Kept for this node's copy of o: does that still count? Not when this copy has
+ * gone meanwhile (another may come), nor when that member is not there any more or has not what it
+ * said: it has forgotten its word with a restart, or given it up to somebody else. */
+static bool released(struct homes *h, uint32_t o, uint64_t now)
+{
+    if (h->released_until[o] <= now) {
+        return false;
+    }
+    bool just = h->released_until[o] - now > (HOMES_RELEASE_MS - HOMES_SETTLE_MS) * MS_NS;
+    bool there = false;
+    for (size_t i = 1; i < h->n_m && homes_bit(h->m[0].held, o); i++) {
+        const struct homes_member *x = &h->m[i];
+        there = there || (num_get_le64(x->id.b) == h->offered_to[o] && x->connected &&
+                          (homes_bit(x->held, o) || (just && x->said)));
+    }
+    h->released_until[o] = there ? h->released_until[o] : 0;
+    return there;
+}
+
 void homes_rank(struct homes *h)
 {
     uint64_t now = clock_ns();
@@ -263,7 +283,8 @@ void homes_rank(struct homes *h)
     pthread_mutex_lock(&h->mu); /* flying */
     for (uint32_t o = 0; o < h->n_experts; o++) {
         enum place_rank r = place_rank_of(&h->scores, h->pm, h->n_m, 0, o, h->obj[o].key);
-        if (r == PLACE_HOME && h->released_until[o] > now) {
+        bool free = released(h, o, now);
+        if (r == PLACE_HOME && free) {
             r = PLACE_SPARE;
         } else if (r == PLACE_SPARE && h->kept_until[o] > now) {
             r = PLACE_HOME;

@@ -473,6 +473,9 @@ void disk_set_own(struct disk *d, uint32_t id, bool own)
         it->own = own;
         d->used += by;
         d->experts += o->kind == MODEL_EXPERT ? by : 0;
+        if (own && d->rank && o->kind == MODEL_EXPERT) {
+            d->rank[id] = UINT8_MAX; /* the rank so far was that of one that is not here */
+        }
     }
     it->packed = own ? it->packed : 0;
     disk_order_set(d, id);

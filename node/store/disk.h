@@ -191,8 +191,9 @@ size_t disk_adopted(struct disk *d, struct disk_adopted *out, size_t max);
 /* ---- what leaves first (disk_room.c) ---- */
 
 /* rank[] of all objects (copied), lowest first to leave, by last use among equals; an object may
- * push out only what has at most its own rank, and at most `most` (the spine: anything). NULL: all
- * are alike. ERR_NOMEM. */
+ * push out only what has at most its own rank, and at most `most` (the spine: anything). One that
+ * comes leaves for nothing but the spine until ranks are given again. NULL: all are alike.
+ * ERR_NOMEM. */
 int disk_ranks(struct disk *d, const uint8_t *rank, uint8_t most);
 /* Of one object; is it on disk? */
 bool disk_rank(struct disk *d, uint32_t id, uint8_t rank);

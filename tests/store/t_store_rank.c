@@ -134,6 +134,23 @@ static void t_not_for_less(void **state)
     assert_false(on_disk(r, 3));
 }
 
+/* What has just come has the rank of one that was not here: it stays until it is ranked anew. */
+static void t_new_ones_stay(void **state)
+{
+    struct rig *r = *state;
+    fill(r);
+    memset(r->rank + r->first, 3, ROOM);
+    r->rank[r->first] = 0;
+    ranks(r, 3);
+    assert_true(take(r, 10, true)); /* of rank 0, as the one that goes */
+    assert_false(on_disk(r, 0));
+    assert_false(take(r, 11, false));
+    assert_true(on_disk(r, 10));
+    ranks(r, 3);
+    assert_true(take(r, 11, true));
+    assert_false(on_disk(r, 10));
+}
+
 static void t_limit(void **state)
 {
     struct rig *r = *state;
@@ -189,6 +206,7 @@ static void t_back_from_memory(void **state)
         store_release(r->st, &v);
         assert_int_equal(want(r, i), 0);
     }
+    ranks(r, 3);
     assert_true(take(r, 10, true));
     assert_false(on_disk(r, 0)); /* its file had to go */
     uint64_t before = asked(r);
@@ -223,6 +241,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(t_lowest_first, setup, teardown),
         cmocka_unit_test_setup_teardown(t_not_for_less, setup, teardown),
+        cmocka_unit_test_setup_teardown(t_new_ones_stay, setup, teardown),
         cmocka_unit_test_setup_teardown(t_limit, setup, teardown),
         cmocka_unit_test_setup_teardown(t_back_from_memory, setup, teardown),
     };
