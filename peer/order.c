@@ -56,15 +56,6 @@ static const uint64_t log2_table[257] = {
     0x0fd1a708bbe, 0x0fdd4602e2a, 0x0fe8df263f9, 0x0ff47278adf, 0x10000000000,
 };
 
-static uint64_t finalize(uint64_t x)
-{
-    x ^= x >> 33;
-    x *= 0xff51afd7ed558ccdull;
-    x ^= x >> 33;
-    x *= 0xc4ceb9fe1a85ec53ull;
-    return x ^ x >> 33;
-}
-
 void order_seed(struct order_seed *s, const uint8_t root[SHA256_SIZE],
                 const uint8_t id[SHA256_SIZE])
 {
@@ -78,12 +69,6 @@ void order_seed(struct order_seed *s, const uint8_t root[SHA256_SIZE],
     sha256_done(&h, d);
     s->a = num_get_le64(d);
     s->b = num_get_le64(d + 8);
-}
-
-uint64_t order_score_of(const struct order_seed *s, struct object_key k)
-{
-    uint64_t x = (uint64_t)k.kind << 40 | (uint64_t)k.layer << 24 | (k.index & 0xffffff);
-    return finalize(finalize(x ^ s->a) + s->b);
 }
 
 uint64_t order_score(const uint8_t root[SHA256_SIZE], struct object_key k,
@@ -114,6 +99,18 @@ static uint64_t neg_log2(uint64_t score)
     uint64_t step = log2_table[i + 1] - log2_table[i]; /* below 2^33 */
     uint64_t log = ((uint64_t)top << FRAC) + log2_table[i] + (step * part >> 20);
     return ((uint64_t)64 << FRAC) - log;
+}
+
+/* Somewhat less than log2(e) * 2^FRAC * 2^16, for that is what an order_cost of weight 1 counts in.
+ * The table's lines lie below the logarithm; it is rounded, which is at most a unit, and so is the
+ * cost. */
+#define BOUND 103950000000000000u
+
+void order_bound(struct order_bound *b, uint64_t weight)
+{
+    weight = weight < WEIGHT_MAX ? weight : WEIGHT_MAX;
+    b->by = weight ? BOUND / weight : 0;
+    b->less = weight ? (2u << 16) / weight + 2 : 0;
 }
 
 uint64_t order_cost(uint64_t score, uint64_t weight)

@@ -29,7 +29,19 @@ struct order_seed {
  * key {0, 0, 0}). */
 void order_seed(struct order_seed *s, const uint8_t root[SHA256_SIZE],
                 const uint8_t id[SHA256_SIZE]);
-uint64_t order_score_of(const struct order_seed *s, struct object_key k);
+static inline uint64_t order_mix(uint64_t x)
+{
+    x ^= x >> 33;
+    x *= 0xff51afd7ed558ccdull;
+    x ^= x >> 33;
+    x *= 0xc4ceb9fe1a85ec53ull;
+    return x ^ x >> 33;
+}
+static inline uint64_t order_score_of(const struct order_seed *s, struct object_key k)
+{
+    uint64_t x = (uint64_t)k.kind << 40 | (uint64_t)k.layer << 24 | (k.index & 0xffffff);
+    return order_mix(order_mix(x ^ s->a) + s->b);
+}
 /* Both in one, for a single question. */
 uint64_t order_score(const uint8_t root[SHA256_SIZE], struct object_key k,
                      const uint8_t id[SHA256_SIZE]);
@@ -42,5 +54,18 @@ bool order_before(uint64_t a, const uint8_t id_a[SHA256_SIZE], uint64_t b,
 /* For homes: lower is better. weight: 1 .. 2^31 (place.h has the unit); larger counts as 2^31,
  * 0 gives UINT64_MAX, which nobody else has. */
 uint64_t order_cost(uint64_t score, uint64_t weight);
+
+/* A lower bound of order_cost of one weight, for a multiplication: -log2(u) >= (1 - u) * log2(e).
+ * Among many members most are no better than the best so far, and this says so. */
+struct order_bound {
+    uint64_t by, less;
+};
+void order_bound(struct order_bound *b, uint64_t weight);
+static inline uint64_t order_at_least(const struct order_bound *b, uint64_t score)
+{
+    __extension__ typedef unsigned __int128 wide;
+    uint64_t top = (uint64_t)((wide)~score * b->by >> 64);
+    return top > b->less ? top - b->less : 0;
+}
 
 #endif

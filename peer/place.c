@@ -6,20 +6,26 @@
 
 #define NOBODY UINT16_MAX
 
-struct turn {
+struct turn { /* with its object's own fields: turns are gone through in order, objects are not */
     uint64_t size, hash;
+    struct object_key key;
     uint32_t o;
 };
 
 struct work {
     const struct place_in *in;
     struct place_scores s;
+    struct order_bound bound[PLACE_MEMBERS_MAX];
     struct turn *turns;
     uint16_t *home;  /* of each object; NOBODY */
     uint8_t *copies; /* kept and planned, at most 255 */
     /* Per member: room that nobody uses; room that is not used by home copies. Never below 0. */
     uint64_t free[PLACE_MEMBERS_MAX], above[PLACE_MEMBERS_MAX];
-    uint8_t *planned[PLACE_MEMBERS_MAX]; /* bits of what it is to get, NULL: nothing yet */
+    uint64_t
+        *has; /* members as bits, `words` of 64 for each object: who holds it or is to get it */
+    size_t words, n_present;
+    uint16_t present[PLACE_MEMBERS_MAX];
+    uint64_t dry; /* no present member has room for so many bytes; UINT64_MAX: not known */
     size_t cap;
 };
 
@@ -85,34 +91,99 @@ static int by_turn(const void *a, const void *b)
     return x->o < y->o ? -1 : x->o > y->o;
 }
 
-static size_t holders(const struct place_in *in, uint32_t o)
+/* Objects of one size (as K3's experts) by their hashes: dealt out by the upper bits, then each
+ * hand put in order. False: they are of many sizes, or there is no memory. */
+static bool sort_by_hash(struct work *w)
 {
-    size_t n = 0;
-    for (size_t m = 0; m < in->n_members; m++) {
-        n += place_holds(&in->members[m], o);
+    size_t n = w->in->n_objects, n_hands = 1;
+    unsigned shift = 64;
+    for (size_t i = 1; i < n; i++) {
+        if (w->turns[i].size != w->turns[0].size) {
+            return false;
+        }
     }
-    return n;
+    while (n_hands < n / 4) {
+        n_hands *= 2;
+        shift--;
+    }
+    uint32_t *end = calloc(n_hands + 1, sizeof *end);
+    struct turn *out = malloc((n ? n : 1) * sizeof *out);
+    for (size_t i = 0; end && out && i < n; i++) {
+        end[1 + (shift < 64 ? w->turns[i].hash >> shift : 0)]++;
+    }
+    for (size_t i = 1; end && out && i <= n_hands; i++) {
+        end[i] += end[i - 1]; /* where hand i - 1 ends, so where hand i begins */
+    }
+    for (size_t i = 0; end && out && i < n; i++) {
+        out[end[shift < 64 ? w->turns[i].hash >> shift : 0]++] = w->turns[i];
+    }
+    for (size_t i = 1; end && out && i < n; i++) {
+        struct turn t = out[i];
+        size_t at = i;
+        for (; at && by_turn(&out[at - 1], &t) > 0; at--) {
+            out[at] = out[at - 1];
+        }
+        out[at] = t;
+    }
+    bool ok = end && out;
+    free(end);
+    if (ok) {
+        free(w->turns);
+        w->turns = out;
+    } else {
+        free(out);
+    }
+    return ok;
 }
 
 /* Who keeps the home copy: the first of those who hold it and have room for one more. */
 static size_t keeper_of(const struct work *w, uint32_t o)
 {
     const struct place_in *in = w->in;
-    uint64_t best_cost = 0;
+    uint64_t best_cost = 0, size = in->objects[o].size;
     size_t best = NOBODY;
-    for (size_t m = 0; m < in->n_members; m++) {
-        if (!place_holds(&in->members[m], o) || w->above[m] < in->objects[o].size) {
-            continue;
-        }
-        uint64_t c = cost_of(&w->s, m, in->objects[o].key);
-        bool p = in->members[m].present;
-        if (best == NOBODY || (p && !in->members[best].present) ||
-            (p == in->members[best].present && before(in->members, m, c, best, best_cost))) {
-            best = m;
-            best_cost = c;
+    for (size_t word = 0; word < w->words; word++) {
+        for (uint64_t bits = w->has[o * w->words + word]; bits; bits &= bits - 1) {
+            size_t m = word * 64 + (size_t)__builtin_ctzll(bits);
+            bool p = in->members[m].present;
+            if (w->above[m] < size || (best != NOBODY && !p && in->members[best].present)) {
+                continue;
+            }
+            uint64_t c = cost_of(&w->s, m, in->objects[o].key);
+            if (best == NOBODY || p != in->members[best].present ||
+                before(in->members, m, c, best, best_cost)) {
+                best = m;
+                best_cost = c;
+            }
         }
     }
     return best;
+}
+
+/* What each holds, by object; and the room that it leaves. */
+static void look(struct work *w)
+{
+    const struct place_in *in = w->in;
+    for (size_t m = 0; m < in->n_members; m++) {
+        const uint8_t *held = in->members[m].held;
+        uint64_t used = 0, bit = (uint64_t)1 << m % 64;
+        for (size_t at = 0; held && at < (in->n_objects + 7) / 8; at++) {
+            for (unsigned bits = held[at]; bits; bits &= bits - 1) {
+                size_t o = at * 8 + (size_t)__builtin_ctz(bits);
+                if (o < in->n_objects) {
+                    w->has[o * w->words + m / 64] |= bit;
+                    w->copies[o] = (uint8_t)(w->copies[o] < 255 ? w->copies[o] + 1 : 255);
+                    used += in->objects[o].size;
+                }
+            }
+        }
+        uint64_t b = in->members[m].budget;
+        w->above[m] = b;
+        w->free[m] = b > used ? b - used : 0;
+        if (in->members[m].present) {
+            w->present[w->n_present++] = (uint16_t)m;
+        }
+    }
 }
 
 /* Home copies among what is held, and what room that leaves. What one member alone holds comes
@@ -123,10 +194,9 @@ static void keep_held(struct work *w, struct place_out *out)
     for (int more = 0; more < 2; more++) {
         for (size_t t = 0; t < in->n_objects; t++) {
             uint32_t o = w->turns[t].o;
-            size_t n = more ? w->copies[o] : holders(in, o);
+            size_t n = w->copies[o];
             if (!more) {
                 w->home[o] = NOBODY;
-                w->copies[o] = (uint8_t)(n < 255 ? n : 255);
                 out->covered += n ? in->objects[o].size : 0;
             }
             if (n == 0 || (n > 1) != more) {
@@ -142,35 +212,47 @@ static void keep_held(struct work *w, struct place_out *out)
             out->planned += in->objects[o].size;
         }
     }
-    for (size_t m = 0; m < in->n_members; m++) {
-        uint64_t used = 0;
-        for (uint32_t o = 0; in->members[m].held && o < in->n_objects; o++) {
-            used += place_holds(&in->members[m], o) ? in->objects[o].size : 0;
-        }
-        uint64_t b = in->members[m].budget;
-        w->free[m] = b > used ? b - used : 0;
-    }
 }
 
-static bool has(const struct work *w, size_t m, uint32_t o)
-{
-    return place_holds(&w->in->members[m], o) ||
-           (w->planned[m] && (w->planned[m][o >> 3] >> (o & 7) & 1));
-}
-
-/* The best-scored present member without a copy of `o` that has room for it. */
-static size_t choose(const struct work *w, uint32_t o, const uint64_t *room)
+/* The best-scored present member without a copy of the object that has room for it. All bounds
+ * first, without a branch that depends on them; then hardly more than one cost has to be computed.
+ */
+static size_t choose(struct work *w, const struct turn *t, const uint64_t *room)
 {
     const struct place_in *in = w->in;
-    size_t best = NOBODY;
-    uint64_t best_cost = 0;
-    for (size_t m = 0; m < in->n_members; m++) {
-        if (!in->members[m].present || room[m] < in->objects[o].size || has(w, m, o)) {
+    uint64_t score[PLACE_MEMBERS_MAX], low[PLACE_MEMBERS_MAX], size = t->size;
+    uint64_t least = UINT64_MAX;
+    uint16_t who[PLACE_MEMBERS_MAX];
+    size_t n = 0, at = 0;
+    if (size >= w->dry) {
+        return NOBODY;
+    }
+    for (size_t i = 0; i < w->n_present; i++) {
+        size_t m = w->present[i];
+        if (room[m] < size) {
             continue;
         }
-        uint64_t c = cost_of(&w->s, m, in->objects[o].key);
-        if (best == NOBODY || before(in->members, m, c, best, best_cost)) {
-            best = m;
+        score[n] = order_score_of(&w->s.seed[m], t->key);
+        uint64_t bound = order_at_least(&w->bound[m], score[n]);
+        uint64_t has = w->has[t->o * w->words + m / 64] >> m % 64 & 1;
+        low[n] = bound | (0 - has); /* UINT64_MAX for who has it; a bound is below 2^62 */
+        at = low[n] < least ? n : at;
+        least = low[n] < least ? low[n] : least;
+        who[n++] = (uint16_t)m;
+    }
+    w->dry = n ? w->dry : size;
+    if (least == UINT64_MAX) {
+        return NOBODY;
+    }
+    size_t best = who[at];
+    uint64_t best_cost = order_cost(score[at], w->s.weight[best]);
+    for (size_t i = 0; i < n; i++) {
+        if (low[i] > best_cost || i == at || low[i] == UINT64_MAX) {
+            continue;
+        }
+        uint64_t c = order_cost(score[i], w->s.weight[who[i]]);
+        if (before(in->members, who[i], c, best, best_cost)) {
+            best = who[i];
             best_cost = c;
         }
     }
@@ -179,9 +261,6 @@ static size_t choose(const struct work *w, uint32_t o, const uint64_t *room)
 
 static int give(struct work *w, struct place_out *out, uint32_t o, size_t m, unsigned level)
 {
-    if (!w->planned[m] && !(w->planned[m] = calloc((w->in->n_objects + 7) / 8, 1))) {
-        return ERR_NOMEM;
-    }
     if (out->n_fresh == w->cap) {
         size_t cap = w->cap ? w->cap * 2 : 1024;
         struct place_new *t = realloc(out->fresh, cap * sizeof *t);
@@ -192,7 +271,7 @@ static int give(struct work *w, struct place_out *out, uint32_t o, size_t m, uns
         w->cap = cap;
     }
     uint64_t size = w->in->objects[o].size;
-    w->planned[m][o >> 3] |= (uint8_t)(1u << (o & 7));
+    w->has[o * w->words + m / 64] |= (uint64_t)1 << m % 64;
     w->free[m] -= w->free[m] < size ? w->free[m] : size;
     w->above[m] -= w->above[m] < size ? w->above[m] : size;
     w->copies[o] = (uint8_t)(w->copies[o] < 255 ? w->copies[o] + 1 : 255);
@@ -208,12 +287,13 @@ static int first_copies(struct work *w, struct place_out *out)
     const struct place_in *in = w->in;
     for (int giving_way = 0; giving_way < 2; giving_way++) {
         const uint64_t *room = giving_way ? w->above : w->free;
+        w->dry = UINT64_MAX;
         for (size_t t = 0; t < in->n_objects; t++) {
             uint32_t o = w->turns[t].o;
             if (w->home[o] != NOBODY) {
                 continue;
             }
-            size_t m = choose(w, o, room);
+            size_t m = choose(w, &w->turns[t], room);
             if (m == NOBODY) {
                 continue;
             }
@@ -227,26 +307,17 @@ static int first_copies(struct work *w, struct place_out *out)
     return 0;
 }
 
-static bool any_room(const struct work *w, uint64_t size)
-{
-    for (size_t m = 0; m < w->in->n_members; m++) {
-        if (w->in->members[m].present && w->free[m] >= size) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static int more_copies(struct work *w, struct place_out *out)
 {
     const struct place_in *in = w->in;
+    w->dry = UINT64_MAX; /* room does not grow */
     for (unsigned level = 2; level <= in->copies && level <= in->n_members; level++) {
         for (size_t t = 0; t < in->n_objects; t++) {
             uint32_t o = w->turns[t].o;
-            if (w->copies[o] != level - 1 || !any_room(w, in->objects[o].size)) {
+            if (w->copies[o] != level - 1) {
                 continue;
             }
-            size_t m = choose(w, o, w->free);
+            size_t m = choose(w, &w->turns[t], w->free);
             if (m != NOBODY && give(w, out, o, m, level)) {
                 return ERR_NOMEM;
             }
@@ -264,19 +335,23 @@ static int compute(struct work *w, struct place_out *out)
     for (size_t o = 0; o < in->n_objects; o++) {
         w->turns[o] = (struct turn){.size = in->objects[o].size,
                                     .hash = order_score_of(&turn, in->objects[o].key),
+                                    .key = in->objects[o].key,
                                     .o = (uint32_t)o};
         out->model += in->objects[o].size;
     }
-    if (in->n_objects) { /* qsort wants an array even for none */
+    if (!sort_by_hash(w)) {
         qsort(w->turns, in->n_objects, sizeof *w->turns, by_turn);
     }
     for (size_t m = 0; m < in->n_members; m++) {
         uint64_t b = in->members[m].budget;
-        w->above[m] = b;
         out->budgets = out->budgets + b < b ? UINT64_MAX : out->budgets + b;
     }
     out->possible = out->budgets < out->model ? out->budgets : out->model;
     place_scores(&w->s, in->root, in->members, in->n_members);
+    for (size_t m = 0; m < in->n_members; m++) {
+        order_bound(&w->bound[m], w->s.weight[m]);
+    }
+    look(w);
     keep_held(w, out);
     int r = first_copies(w, out);
     return r ? r : more_copies(w, out);
@@ -294,15 +369,15 @@ int place_compute(const struct place_in *in, struct place_out *out, struct err *
     int r = ERR_NOMEM;
     if (w) {
         w->in = in;
+        w->words = (in->n_members + 63) / 64;
+        w->has = calloc(n * (w->words ? w->words : 1), sizeof *w->has);
         w->turns = malloc(n * sizeof *w->turns);
         w->home = malloc(n * sizeof *w->home);
         w->copies = calloc(n, 1);
-        if (w->turns && w->home && w->copies) {
+        if (w->has && w->turns && w->home && w->copies) {
             r = compute(w, out);
         }
-        for (size_t m = 0; m < in->n_members; m++) {
-            free(w->planned[m]);
-        }
+        free(w->has);
         free(w->turns);
         free(w->home);
         free(w->copies);

@@ -67,6 +67,28 @@ static void golden_costs(void **state)
     assert_true(order_cost(5, 0) == UINT64_MAX);
 }
 
+/* The bound is never above the cost, and near it where it matters: at low costs. */
+static void bounds_lie_below(void **state)
+{
+    (void)state;
+    uint64_t x = 1;
+    for (unsigned i = 0; i < 400000; i++) {
+        x = x * 6364136223846793005u + 1442695040888963407u;
+        uint64_t score = i % 3 == 0 ? x : i % 3 == 1 ? UINT64_MAX - (x >> i % 64) : x >> i % 64;
+        uint64_t weight = i % 5 ? (x >> 20) % 60000000 + 1 : (uint64_t)1 << i % 33;
+        struct order_bound b;
+        order_bound(&b, weight);
+        uint64_t cost = order_cost(score, weight);
+        assert_true(order_at_least(&b, score) <= cost);
+        if (i % 3 == 0 && score >> 62 == 3 && weight < 1000000) {
+            assert_true((double)order_at_least(&b, score) > 0.85 * (double)cost - 1000000);
+        }
+    }
+    struct order_bound none;
+    order_bound(&none, 0);
+    assert_int_equal(order_at_least(&none, 0), 0);
+}
+
 static void costs_follow_the_logarithm(void **state)
 {
     (void)state;
@@ -142,6 +164,7 @@ int main(void)
         cmocka_unit_test(golden_scores),
         cmocka_unit_test(golden_costs),
         cmocka_unit_test(costs_follow_the_logarithm),
+        cmocka_unit_test(bounds_lie_below),
         cmocka_unit_test(shares),
         cmocka_unit_test(ties),
     };
