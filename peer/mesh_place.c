@@ -310,6 +310,7 @@ static void fill(struct mesh *m, struct mesh_place_peer *p, const struct key_id 
     } else if (p->connected) {
         p->has_place = l->has_place;
         p->complete = l->rx.synced;
+        p->since = l->up_at;
         p->place = l->place;
         p->held = held_bits(m, l);
     }

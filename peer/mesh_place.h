@@ -45,7 +45,8 @@ struct mesh_place_peer {
      * counts as absent while it is not asked. */
     bool connected;
     bool has_place;
-    bool complete; /* it has said all that it holds */
+    bool complete;  /* it has said all that it holds */
+    uint64_t since; /* clock_ns when this connection came up: another value is another one */
     struct mesh_place place;
     uint8_t *held; /* connected: bit i for object i of the mesh's extents, in their order */
 };

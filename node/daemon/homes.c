@@ -249,8 +249,7 @@ static void try_one(struct homes *h, uint32_t o, unsigned level, bool warm, uint
     }
 }
 
-/* Who has just come may not have said yet what it holds. */
-static bool settled(const struct homes *h, uint64_t at)
+bool homes_settled(const struct homes *h, uint64_t at)
 {
     unsigned ms = h->n->o.homes_settle_ms ? h->n->o.homes_settle_ms : HOMES_SETTLE_MS;
     for (size_t i = 1; i < h->n_m; i++) {
@@ -268,7 +267,7 @@ static void work(struct homes *h)
     bool warm = h->warm && store_has_origin(h->st);
     pthread_mutex_unlock(&h->mu);
     unsigned after = h->n->o.homes_after_ms ? h->n->o.homes_after_ms : HOMES_AFTER_MS;
-    if (!h->may_background || !settled(h, h->planned_at) ||
+    if (!h->may_background || !homes_settled(h, h->planned_at) ||
         (!warm && now - h->n->opened_at < after * MS_NS)) {
         return;
     }
@@ -295,7 +294,7 @@ static void warm_over(struct homes *h)
     bool tell = h->warm_tell, warm = h->warm;
     h->warm_tell = false;
     bool over = warm && !tell && !h->n_flying && !missing && h->planned_at > h->looked_at &&
-                !h->n_open && settled(h, clock_ns());
+                !h->n_open && homes_settled(h, clock_ns());
     pthread_mutex_unlock(&h->mu);
     if (over) { /* who sees that it is over sees what it came to */
         h->reported_at = 0;
@@ -384,7 +383,7 @@ static void wait_until(struct homes *h, uint64_t end, bool dirty_counts)
 /* With mu: from one round to the next. */
 static uint64_t pause_ns(const struct homes *h)
 {
-    bool soon = h->dirty || (h->shoal && !settled(h, h->planned_at));
+    bool soon = h->dirty || (h->shoal && !homes_settled(h, h->planned_at));
     uint64_t pause = (soon ? HOMES_ROUND_MS : HOMES_IDLE_MS) * MS_NS;
     return pause > h->round_cost * HOMES_SHARE ? pause : h->round_cost * HOMES_SHARE;
 }

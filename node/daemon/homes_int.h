@@ -44,9 +44,9 @@ struct homes_member {
     bool said;   /* connected, and has said what it holds */
     bool speaks; /* connected, and knows of homes */
     bool may_background;
-    uint64_t budget, used;
-    int64_t seen;  /* wall-clock second */
-    uint8_t *held; /* [n_all] bits, owned; never NULL */
+    uint64_t budget, used, since; /* the last: of the connection, mesh_place.h */
+    int64_t seen;                 /* wall-clock second */
+    uint8_t *held;                /* [n_all] bits, owned; never NULL */
 };
 
 struct homes_note {
@@ -134,6 +134,8 @@ static inline unsigned homes_copies(const struct homes *h, uint32_t o)
 int homes_make(struct node *n, void (*power)(struct power *out), struct homes **out, struct err *e);
 /* With mu, which is released meanwhile: does what is due; false: nothing is. */
 bool homes_step(struct homes *h);
+/* Were all that are there known at that time? Who has just come may not have said what it holds. */
+bool homes_settled(const struct homes *h, uint64_t at);
 /* What was fetched has come to the disk, or not. */
 void homes_ended(struct homes *h, uint32_t o, int code);
 bool homes_warming(struct homes *h);

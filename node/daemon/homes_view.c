@@ -77,13 +77,27 @@ static bool empty(const uint8_t *bits, uint32_t n)
     return true;
 }
 
+/* What it said Kept for does not count any more: it may have forgotten. */
+static void forget_word(struct homes *h, const struct key_id *id)
+{
+    uint64_t who = num_get_le64(id->b);
+    for (uint32_t o = 0; o < h->n_all; o++) {
+        h->released_until[o] = h->offered_to[o] == who ? 0 : h->released_until[o];
+    }
+}
+
 /* News of one that is connected. */
 static void take_peer(struct homes *h, struct homes_member *x, struct mesh_place_peer *p,
                       int64_t now)
 {
-    if (!x->connected || (!x->said && p->complete)) {
+    if (!x->connected || x->since != p->since) { /* perhaps it went and came between two looks */
+        forget_word(h, &x->id);
+        x->said = false;
+    }
+    if (!x->connected || x->since != p->since || (!x->said && p->complete)) {
         h->others_at = clock_ns();
     }
+    x->since = p->since;
     x->said = (x->connected && x->said) || p->complete;
     x->connected = true;
     x->speaks = p->has_place;
@@ -295,6 +309,7 @@ void homes_rank(struct homes *h)
         h->ranks[h->ids[o]] = (uint8_t)r;
     }
     pthread_mutex_unlock(&h->mu);
-    /* While there is room elsewhere nothing goes that another has not taken over. */
-    store_ranks(h->st, h->ranks, homes_room_elsewhere(h) ? PLACE_SPARE : PLACE_LAST);
+    /* While there is room elsewhere, or may be, nothing goes that another has not taken over. */
+    bool room = homes_room_elsewhere(h) || !homes_settled(h, now);
+    store_ranks(h->st, h->ranks, room ? PLACE_SPARE : PLACE_LAST);
 }

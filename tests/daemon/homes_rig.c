@@ -304,6 +304,8 @@ static void act(void)
     } else if (what < 93) {
         rig_note("battery", i, 0);
         w.m[i].battery = !w.m[i].battery;
+        w.m[i].room_since = 0; /* what counts is room that can be used */
+        rig_look_at_room(i);
     } else if (what < 96 && w.n < MEMBERS && count(false) < UP_MAX) {
         rig_note("join", (int)w.n, 0);
         found(a_budget());

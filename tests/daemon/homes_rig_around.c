@@ -243,6 +243,9 @@ static bool make_room(int i, uint32_t o)
         judge(i, (uint32_t)v);
         m->held[v] = false;
         rig_note("evict", i, v);
+        if (w.say) {
+            printf("          of rank %u\n", m->ranked ? m->rank[v] : 99);
+        }
         tell_have(i, (uint32_t)v, false);
     }
     return true;
@@ -486,6 +489,7 @@ int mesh_place_list(struct mesh *x, struct mesh_place_peer **out, size_t *n)
         if (s->link) {
             p->has_place = s->has_place;
             p->complete = s->complete;
+            p->since = s->since;
             p->place = s->place;
             p->held = calloc(OBJECTS / 8 + 1, 1);
             for (uint32_t o = 0; p->held && o < OBJECTS; o++) {
