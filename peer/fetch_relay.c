@@ -9,6 +9,7 @@
 #define SECOND FETCH_S
 #define AGAIN_MS 200 /* a refusal that is about a moment */
 #define JITTER_NS (200 * FETCH_MS)
+#define SOON_NS (500 * FETCH_MS) /* what comes by then is as good as there */
 
 /* ---- rooms ---- */
 
@@ -573,10 +574,12 @@ uint32_t fetch_on_ask(struct fetch *f, uint32_t peer, struct object_key k, uint3
     return no;
 }
 
-/* The last chunk is as good as there, if any is coming. */
+/* The last chunk is as good as there, if what the origin is asked for here comes at a rate. */
 static bool worth_stopping(const struct fetch *f, const struct flight *fl)
 {
-    return !fl->conflict && (fl->left_chunks > 1 || !flow(f));
+    double queued = (double)source_queued(&f->origin, FETCH_BACKGROUND);
+    return !fl->conflict &&
+           (fl->left_chunks > 1 || queued * 1e9 >= (double)flow(f) * (double)SOON_NS);
 }
 
 /* What a member has is not fetched to its end: two halves of the house have met again. Once for an

@@ -176,6 +176,7 @@ void meta_close(struct meta *m)
         free(m->served_name);
         pthread_mutex_destroy(&m->serve_mu);
         pthread_mutex_destroy(&m->mu);
+        free(m->head_of);
         free(m->cache_dir);
         free(m->dir);
         free(m->address);
@@ -377,6 +378,33 @@ void meta_learned(struct meta *m, const char *name, uint64_t size, const char *e
 
 /* ---- as a model_source ---- */
 
+/* The first bytes of a file of which only the size was wanted: they are asked for next. */
+static bool head_take(struct meta *m, const char *name, uint64_t off, void *p, size_t n)
+{
+    pthread_mutex_lock(&m->mu);
+    bool has = m->head_of && strcmp(m->head_of, name) == 0 && off == 0 && n == sizeof m->head;
+    if (has) {
+        memcpy(p, m->head, n);
+    }
+    pthread_mutex_unlock(&m->mu);
+    return has;
+}
+
+static int head_get(struct meta *m, const char *name, struct err *e)
+{
+    uint8_t b[sizeof m->head];
+    int r = origin_get_range(m->o, name, 0, b, sizeof b, e);
+    if (r) { /* it may have fewer */
+        return origin_get_range(m->o, name, 0, b, 1, e);
+    }
+    pthread_mutex_lock(&m->mu);
+    free(m->head_of);
+    m->head_of = strdup(name); /* without it: asked for again */
+    memcpy(m->head, b, sizeof b);
+    pthread_mutex_unlock(&m->mu);
+    return 0;
+}
+
 static int src_read_file(void *ctx, const char *name, struct buf *out, struct err *e)
 {
     return meta_read(ctx, name, out, e);
@@ -401,8 +429,10 @@ static int src_read_range(void *ctx, const char *name, uint64_t off, void *p, si
         r = meta_from_peers(m, key, &b, e);
         if (!r && b.n == n) {
             memcpy(p, b.p, n);
-        } else {
+        } else if (!head_take(m, name, off, p, n)) {
             r = m->o ? origin_get_range(m->o, name, off, p, n, e) : offline(m, name, e);
+        } else {
+            r = 0;
         }
         if (!r) {
             r = put(m, key, p, n, false, e);
@@ -428,8 +458,7 @@ static int src_file_size(void *ctx, const char *name, uint64_t *size, struct err
     uint32_t file;
     int r = origin_file(m->o, name, &file, e);
     if (!r && origin_size(m->o, file) == ORIGIN_UNKNOWN) {
-        char one; /* the answer to any range says how long the file is */
-        r = origin_get_range(m->o, name, 0, &one, 1, e);
+        r = head_get(m, name, e); /* the answer to any range says how long the file is */
     }
     if (!r) {
         *size = origin_size(m->o, file);

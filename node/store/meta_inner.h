@@ -24,7 +24,9 @@ struct meta {
     uint64_t given_asked;   /* clock_ns when peers were asked for it, 0: not yet */
     uint64_t peer_bytes;
     bool dirty, trouble;
-    uint64_t saved; /* clock_ns */
+    uint64_t saved;  /* clock_ns */
+    char *head_of;   /* the file whose first bytes these are, NULL: none */
+    uint8_t head[8]; /* a shard begins with the length of its header */
 
     pthread_mutex_t serve_mu; /* what follows: the file that was served last */
     char *served_name;
