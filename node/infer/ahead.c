@@ -10,8 +10,6 @@
  */
 #include "node/infer/internal.h"
 
-#include "proto/base/clock.h"
-
 #include <stdlib.h>
 #include <string.h>
 
@@ -73,7 +71,7 @@ void ahead_close(struct infer *f)
 void ahead_begin(struct infer *f, size_t n)
 {
     struct ahead *a = &f->ahead;
-    a->call_t0 = clock_ns();
+    times_begin(f);
     a->call_waited = times_waited(f);
     bool can = a->mode != INFER_PREFETCH_OFF && a->room && n <= AHEAD_ROWS;
     bool want = a->mode == INFER_PREFETCH_ON || (a->probing ? (a->calls & 1) != 0 : a->pays);
@@ -104,9 +102,8 @@ static void decide(struct ahead *a)
 void ahead_end(struct infer *f, size_t n)
 {
     struct ahead *a = &f->ahead;
-    uint64_t took = clock_ns() - a->call_t0;
     give_up(f);
-    f->times.wall_ns += took;
+    uint64_t took = times_end(f);
     if (a->mode != INFER_PREFETCH_AUTO || !a->room || n > AHEAD_ROWS) {
         return;
     }

@@ -2,8 +2,6 @@
  * cmds.c: recording of backend commands. */
 #include "node/infer/internal.h"
 
-#include "proto/base/clock.h"
-
 #include <stdlib.h>
 #include <string.h>
 
@@ -104,12 +102,11 @@ int cmds_run(struct infer *f, struct err *e)
     int r = f->cmds.failed ? KERN_ENOMEM : 0;
     uint64_t fence = 0;
     if (!r && f->cmds.n) {
-        uint64_t t = clock_ns();
         r = f->be->submit(f->be, f->cmds.v, f->cmds.n, &fence);
         if (!r) {
             r = f->be->wait(f->be, fence);
         }
-        f->times.compute_ns += clock_ns() - t;
+        times_computed(f);
     }
     f->cmds.n = 0;
     f->cmds.failed = false;

@@ -67,11 +67,11 @@ struct infer_spine {
 };
 void infer_get_spine(const struct infer *f, struct infer_spine *out);
 
-/* Since infer_open, over all forward calls. The parts add up to `wall` but for the bookkeeping in
- * between. The weights that were loaded by infer_open are not in it. */
+/* Since infer_open, over all forward calls. The parts add up to `wall`. The weights that were
+ * loaded by infer_open are not in it. */
 struct infer_times {
     uint64_t wall_ns;
-    uint64_t compute_ns; /* the backend has worked */
+    uint64_t compute_ns; /* the backend has worked, and what it takes to tell it what */
     /* Asking and giving back, objects that were in RAM; waited for one that came from disk, peers
      * or origin, whatever else came meanwhile; that failed, or was damaged where it was first. */
     uint64_t ram_ns, disk_ns, peers_ns, origin_ns, stall_ns;

@@ -81,7 +81,7 @@ struct ahead {
     uint32_t *ids, *obj;           /* [AHEAD_ROWS * topk] experts, ascending, and their objects */
     uint8_t *was;                  /* [..] enum store_tier when they were guessed */
     struct infer_ahead s;          /* numbers */
-    uint64_t call_t0, call_waited; /* of the present call */
+    uint64_t call_waited;          /* of the present call */
     uint32_t calls;                /* since the last decision */
     uint64_t took[2][AHEAD_PROBE]; /* nanoseconds of calls without and with */
     uint64_t waited, spent;        /* of calls since the last decision */
@@ -111,6 +111,8 @@ struct infer {
     struct kern_buf **fold; /* [kda layers] fold_weights of layers that are not resident, or NULL */
     struct cmds cmds;
     struct infer_times times;
+    uint64_t called, seen; /* when the present call began, up to when its time is accounted for; 0:
+                              there is none */
     struct ahead ahead;
     /* MoE bookkeeping of one layer */
     uint32_t *want;   /* [n_experts] object ids asked for */
@@ -218,6 +220,11 @@ void mix_rows(struct infer *f, struct kern_vec norm, struct kern_vec proj, uint3
               struct kern_buf *site, struct kern_buf *h);
 
 /* times.c */
+/* Around a forward call; how long it took. */
+void times_begin(struct infer *f);
+uint64_t times_end(struct infer *f);
+/* All since the last call of one of these functions was computing. */
+void times_computed(struct infer *f);
 /* As the store's functions of these names, the time on record. */
 int timed_next(struct infer *f, struct store_batch *b, size_t *which, struct store_view *v,
                struct err *e);

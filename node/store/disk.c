@@ -317,7 +317,8 @@ int disk_open(const struct disk_opts *o, struct disk **out, struct err *e)
     }
     d->o = *o;
     d->n = model_object_count(o->m);
-    d->uncached = uncached_wins(model_expert_bytes(o->m) + model_spine_bytes(o->m));
+    d->uncached =
+        o->past_cache || uncached_wins(model_expert_bytes(o->m) + model_spine_bytes(o->m));
     d->it = calloc(d->n ? d->n : 1, sizeof *d->it);
     d->dir = layout_model_dir(o->cache_dir, model_root(o->m));
     d->journal = d->dir ? layout_path("%s/digests.log", d->dir) : NULL;

@@ -19,6 +19,7 @@ struct disk_opts {
     const struct model *m; /* outlives the disk */
     uint64_t budget;       /* bytes, 0 = none */
     uint64_t floor;        /* bytes left free on the volume */
+    bool past_cache;       /* as store_opts */
     void (*log)(void *ctx, const char *line);
     void *log_ctx;
     /* Something has been noted for disk_changes; called with the disk's mutex held. */

@@ -162,6 +162,7 @@ static int open_tiers(struct store *st, struct err *e)
         struct disk_opts d = {
             .cache_dir = st->cache_dir,
             .m = st->m,
+            .past_cache = st->o.past_cache,
             .log = st->o.log,
             .log_ctx = st->o.log_ctx,
             .changed = share_disk_changed,

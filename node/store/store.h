@@ -57,6 +57,8 @@ struct store_opts {
                              5 before the origin's first byte */
     uint32_t retry_ms;    /* first wait between attempts, doubled each time; 0 = 500 ms */
     uint32_t stall_ms;    /* a transfer without bytes for so long is begun anew; 0 = 10 s */
+    bool past_cache;      /* for measurements: large objects are read past the system's page cache
+                             however much memory there is, as where it could not hold the model */
     struct store_mem mem;
     const struct store_meta_peers *meta; /* share.h; NULL: none. Lives as long as the store */
     /* Called once per entry into RAM, before anybody sees the bytes; may rewrite them in place

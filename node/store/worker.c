@@ -30,7 +30,7 @@ int worker_read_in_place(struct store *st, uint32_t id, uint64_t off, void *p, s
     snprintf(path, len, "%s/%s", st->model_path, file);
     /* opened for each read: a volume that went away and came back is found again */
     struct uncached f;
-    bool past = n >= PAST_FROM && uncached_wins(model_expert_bytes(st->m));
+    bool past = n >= PAST_FROM && (st->o.past_cache || uncached_wins(model_expert_bytes(st->m)));
     uncached_open(&f, path, O_NONBLOCK, past); /* a pipe must not block us */
     int r = f.fd < 0 ? err_sys(e, errno, "cannot open %s", path)
                      : uncached_read(&f, path, p, n, ob->offset + off, e);
