@@ -67,7 +67,7 @@ static void put_rows(struct catalog *c, int64_t no, const char *journal, struct 
     }
 }
 
-uint64_t k3_fill(const char *cache, const struct model *m, uint32_t layers)
+static uint64_t fill(const char *cache, const struct model *m, uint32_t layers, bool files)
 {
     struct err e = {0};
     char hex[2 * SHA256_SIZE + 1], *dir = layout_model_dir(cache, model_root(m));
@@ -89,13 +89,15 @@ uint64_t k3_fill(const char *cache, const struct model *m, uint32_t layers)
         }
         char *p = layout_object(dir, m, id), *slash = strrchr(p, '/');
         *slash = 0;
-        if (!folder || strcmp(folder, p) != 0) {
+        if (files && (!folder || strcmp(folder, p) != 0)) {
             free(folder);
             folder = strdup(p);
             assert_int_equal(file_mkdirs(p, &e), 0);
         }
         *slash = '/';
-        sparse(p, o->size);
+        if (files) {
+            sparse(p, o->size);
+        }
         free(p);
         bytes += o->size;
         /* scattered, as use is */
@@ -113,6 +115,16 @@ uint64_t k3_fill(const char *cache, const struct model *m, uint32_t layers)
     free(journal);
     free(dir);
     return bytes;
+}
+
+uint64_t k3_fill(const char *cache, const struct model *m, uint32_t layers)
+{
+    return fill(cache, m, layers, true);
+}
+
+uint64_t k3_record(const char *cache, const struct model *m)
+{
+    return fill(cache, m, UINT32_MAX, false);
 }
 
 int k3_refill(struct disk *d, const struct model *m, uint32_t id, struct err *e)

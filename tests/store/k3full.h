@@ -9,6 +9,8 @@
 
 /* Spine and the experts of layers 1..layers; bytes of all of these. */
 uint64_t k3_fill(const char *cache, const struct model *m, uint32_t layers);
+/* The digests of everything, and no file: somebody else has them. */
+uint64_t k3_record(const char *cache, const struct model *m);
 /* The sums of an object's chunks here; free it. */
 struct chunk_sum *k3_sums(const struct model *m, uint32_t id);
 /* Writes an object as if it had been fetched, publishes it, and makes its file sparse again.
