@@ -326,9 +326,9 @@ static bool as_hub(struct ask *a)
         choose(a);
     }
     bool there = open_file(a);
-    if (there && a->habit == HUB_DOWNGRADE) {
-        bool on;
-        return bad_answer(a, &on) && on;
+    bool on;
+    if (there && shard && cdn && bad_answer(a, &on)) { /* in place of a redirect */
+        return on;
     }
     char more[256];
     snprintf(more, sizeof more, "X-Repo-Commit: %s\r\n", commit);
@@ -362,11 +362,19 @@ static bool as_hub(struct ask *a)
     pthread_mutex_lock(&cdn->mu);
     unsigned sig = cdn->generation;
     pthread_mutex_unlock(&cdn->mu);
+    if (a->habit == HUB_LOOP) {
+        return begin(a, "302 Found") &&
+               text(a, "Location: %s%s\r\nContent-Length: 0\r\n\r\n", h->url, a->path);
+    }
     return begin(a, "302 Found") &&
            text(a,
-                "%sX-Linked-ETag: \"sha-of-%s\"\r\nX-Linked-Size: %llu\r\nLocation: "
+                "%sX-Linked-ETag: \"sha-of-%s%s\"\r\nX-Linked-Size: %llu\r\nLocation: "
                 "%s/file/%s?sig=%u%s\r\nContent-Length: 0\r\n\r\n",
-                more, a->file, (unsigned long long)a->size, cdn->url, a->file, sig, until);
+                more, a->file,
+                a->habit == HUB_ETAG_OTHER  ? "-other"
+                : a->habit == HUB_ETAG_GZIP ? "-gzip"
+                                            : "",
+                (unsigned long long)a->size, cdn->url, a->file, sig, until);
 }
 
 static bool one_request(struct hub *h, struct hub_conn *c)

@@ -239,6 +239,14 @@ static const struct habit_case cases[] = {
     {HUB_ENDLESS, 0, 1, 0, NULL, false},
     {HUB_EXPIRED, 0, 2, 0, "expired", false},
     {HUB_EXPIRED, 0, -1, ERR_NET, "redirects to has expired or refuses (status 403)", false},
+    /* the hub's own, when it is asked where the file is now */
+    {HUB_BUSY, 1, 1, 0, "trying again in 1.0 s", true},
+    {HUB_BUSY_DATE, 1, 1, 0, "trying again in 1.0 s", true},
+    {HUB_416, 0, -1, ERR_NET, "status 416", true},
+    {HUB_LOOP, 0, -1, ERR_NET, "circle", true},
+    {HUB_ETAG_GZIP, 0, -1, 0, NULL, true},
+    {HUB_ETAG_OTHER, 0, -1, ERR_NET, "has changed since", true},
+    {HUB_HEAD, -1, -1, ERR_NET, "head of the server's answer is too large", true},
 };
 
 static void habits(struct rig *r, bool few)
@@ -258,6 +266,9 @@ static void habits(struct rig *r, bool few)
         r->log.n = 0;
         memset(r->log.text, 0, sizeof r->log.text);
         hub_set(c->at_hub ? r->hub : r->cdn, c->kind, c->arg, c->times);
+        if (c->at_hub) {
+            hub_expire(r->cdn);
+        }
         struct store_view v;
         struct err e = {0};
         int rc = store_get(r->st, id, STORE_DEMAND, clock_ns() + 60000000000u, &v, &e);
