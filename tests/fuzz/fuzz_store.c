@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
  * fuzz_store.c: what the store reads from outside: the head of an HTTP answer, the digest journal,
  * the list of metadata, signed addresses, names of a hub's models, the list of adopted folders,
- * names of expert files, where a scrub stands, the marks of a moved cache. The first byte chooses
- * which. */
+ * names of expert files, where a scrub stands, the marks of a moved cache, the kept budget, bytes
+ * written by day. The first byte chooses which. */
 #include "node/store/adopt_list.h"
 #include "node/store/http_head.h"
 #include "node/store/hub.h"
 #include "node/store/journal.h"
+#include "node/store/kept.h"
 #include "node/store/meta_list.h"
 #include "node/store/place.h"
 #include "node/store/scrub.h"
@@ -142,6 +143,45 @@ static void scrub(const char *p, size_t n)
     }
 }
 
+static void budget(const char *p, size_t n)
+{
+    struct kept_budget b, none = {.has_budget = false};
+    bool good = kept_budget_parse(p, n, &b);
+    if ((!good && (b.has_budget || b.has_floor)) || (b.has_budget && !b.budget) ||
+        (!b.has_budget && b.budget != none.budget) || (!b.has_floor && b.floor != none.floor)) {
+        abort();
+    }
+}
+
+static void days(const char *p, size_t n)
+{
+    struct kept_day v[KEPT_DAYS];
+    size_t k = kept_written_parse(p, n, v);
+    for (size_t i = 0; i < k; i++) {
+        if (v[i].bytes > INT64_MAX || (i && v[i].day <= v[i - 1].day)) {
+            abort();
+        }
+    }
+    /* what is written again reads the same */
+    struct kept_day again[KEPT_DAYS];
+    char text[KEPT_DAYS * 64];
+    size_t at = 0;
+    for (size_t i = 0; i < k; i++) {
+        char date[KEPT_DATE];
+        kept_date(v[i].day, date);
+        at += (size_t)snprintf(text + at, sizeof text - at, "%s %llu\n", date,
+                               (unsigned long long)v[i].bytes);
+    }
+    if (kept_written_parse(text, at, again) != k) {
+        abort();
+    }
+    for (size_t i = 0; i < k; i++) {
+        if (again[i].day != v[i].day || again[i].bytes != v[i].bytes) {
+            abort();
+        }
+    }
+}
+
 static void marks(const char *p, size_t n)
 {
     for (int paths = 0; paths < 3; paths++) {
@@ -170,6 +210,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
         adopted(text, n - 1);
     } else if (*p == 'e') {
         expert_name(text, n - 1);
+    } else if (*p == 'b') {
+        budget(text, n - 1);
+    } else if (*p == 'd') {
+        days(text, n - 1);
     } else if (*p == 'm') {
         marks(text, n - 1);
     } else if (*p == 's') {
