@@ -4,6 +4,7 @@
 #include "node/cli/home.h"
 #include "node/cli/plat.h"
 #include "node/cli/session.h"
+#include "node/cli/spine.h"
 #include "node/demo/where.h"
 #include "node/store/probe.h"
 
@@ -274,6 +275,9 @@ static void exam_model(struct exam *x, const struct model_opts *o)
         s.source, k->n_layers, cli_bytes(model_spine_bytes(s.m), a),
         cli_bytes(model_expert_bytes(s.m), b), (unsigned long long)have,
         (unsigned long long)experts);
+    char words[STORE_FORMS_NOTE + 200];
+    cli_spine_words(s.st, words, sizeof words);
+    say(x, GOOD, "spine", "%s", words);
     say(x, GOOD, "tokenizer", "%u ids", tok_vocab(s.tok));
     cli_session_close(&s);
 }

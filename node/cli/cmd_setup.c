@@ -8,6 +8,7 @@
 #include "node/cli/home.h"
 #include "node/cli/plat.h"
 #include "node/cli/session.h"
+#include "node/cli/spine.h"
 #include "node/daemon/node.h"
 #include "node/store/want.h"
 #include "proto/base/clock.h"
@@ -27,12 +28,17 @@ struct setup_opts {
     struct common_opts common;
     struct model_opts model;
     bool full;
+    struct opt_choice spine;
 };
 
 #define AT(f) offsetof(struct setup_opts, f)
 static const struct opt what_table[] = {
     {"full", NULL, "all experts, too; without it the spine alone, and experts come when used",
      OPT_FLAG, AT(full), 0, 0, NULL},
+    {"spine", "FORM",
+     "how the spine lies on disk: bf16 as it is, packed (without loss, two thirds of the bytes), "
+     "auto: what makes a token quicker here; default: as the last time, at first auto",
+     OPT_CHOICE, AT(spine), 0, 0, cli_spine_names},
 };
 static const struct opt where_table[] = {
     {"home", "DIR",
@@ -305,12 +311,13 @@ static int finish(struct setup *u)
         snprintf(next, sizeof next, "shoal run%.1900s --chat \"Hello\"", with);
         status = cli_json(
             u->c,
-            json_pack("{s:s, s:s, s:o, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:s}", "model", s->source,
-                      "model_root", hex, "cache", s->cache ? json_string(s->cache) : json_null(),
-                      "full", u->o->full, "bytes", (json_int_t)u->there, "fetched",
-                      (json_int_t)(u->there - u->begun), "objects", (json_int_t)u->n, "peer_bytes",
-                      (json_int_t)v.peer_bytes, "mirror_bytes", (json_int_t)v.mirror_bytes,
-                      "origin_bytes", (json_int_t)v.origin_bytes, "next", next));
+            json_pack("{s:s, s:s, s:o, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:o}", "model",
+                      s->source, "model_root", hex, "cache",
+                      s->cache ? json_string(s->cache) : json_null(), "full", u->o->full, "bytes",
+                      (json_int_t)u->there, "fetched", (json_int_t)(u->there - u->begun), "objects",
+                      (json_int_t)u->n, "peer_bytes", (json_int_t)v.peer_bytes, "mirror_bytes",
+                      (json_int_t)v.mirror_bytes, "origin_bytes", (json_int_t)v.origin_bytes,
+                      "next", next, "spine", cli_spine_json(s->st)));
     } else {
         cli_note(u->c, "next:   shoal run%s --chat \"Hello\"", with);
         if (!u->running) {
@@ -324,6 +331,14 @@ static int finish(struct setup *u)
     return status;
 }
 
+static int settle_spine(struct setup *u, struct err *e)
+{
+    const struct opt_choice *o = &u->o->spine;
+    enum spine_form form = o->set ? (enum spine_form)o->v : SPINE_AUTO;
+    cli_session_phase(&u->s, PHASE_QUIET, 0, 0);
+    return cli_spine_setup(&u->s, o->set ? &form : NULL, e);
+}
+
 static int work(struct setup *u, struct err *e)
 {
     struct store_budget b;
@@ -335,7 +350,7 @@ static int work(struct setup *u, struct err *e)
                  "the folder %s is read in place: there is nothing to fetch (--home or "
                  "--cache would copy it)",
                  u->s.source);
-        return 0;
+        return settle_spine(u, e);
     }
     int r = count(u, e);
     if (r) {
@@ -361,7 +376,7 @@ static int work(struct setup *u, struct err *e)
         tell(u);
         r = fetch(u, e);
     }
-    return r;
+    return r ? r : settle_spine(u, e);
 }
 
 static int run(struct cli *c, const void *opts, int argc, char **argv)
@@ -407,9 +422,12 @@ const struct command cmd_setup = {
         "Fetches the metadata and the spine of MODEL (a folder or http(s) URL; without it that of\n"
         "the running node, else the demo model), with --full all experts, too. Members of the\n"
         "home's shoal are asked before the origin. Says beforehand what it will take and what\n"
-        "stays free, and refuses what does not fit. It may be ended at any time, by a signal or a\n"
+        "stays free, and refuses what does not fit. The spine is then packed, without loss, where\n"
+        "that makes a token quicker on this machine, which is measured; or unpacked. It may be "
+        "ended at any time, by a signal or a\n"
         "power cut: the same command goes on where it was.",
     .examples = "  shoal setup https://host/model\n"
+                "  shoal setup --spine packed https://host/model\n"
                 "  shoal setup --full --home /Volumes/Big/shoal https://host/model\n",
     .groups = groups,
     .n_groups = sizeof groups / sizeof *groups,

@@ -55,6 +55,22 @@ void plan_make(struct plan *p, const struct model *m, const struct compute_opts 
     }
 }
 
+static double larger(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+void plan_spine(const struct spine_facts *f, double *bf16, double *packed)
+{
+    double compute = f->bytes / (f->read * f->cores), all = f->ratio * f->bytes;
+    /* all of it packed in memory: what is over holds some of it as it is (node/infer/weights.c) */
+    double as_is = f->ram > all ? (f->ram - all) / (1 - f->ratio) : 0;
+    as_is = as_is < f->bytes ? as_is : f->bytes;
+    *bf16 = larger(larger(f->bytes - f->ram, 0) / f->disk, compute);
+    *packed = larger(larger(all - f->ram, 0) / f->disk,
+                     compute + (f->bytes - as_is) / (f->unpack * f->cores));
+}
+
 json_t *plan_json(const struct plan *p)
 {
     return json_pack("{s:I, s:I, s:I, s:s, s:I, s:I, s:s, s:I, s:I}", "memory",

@@ -155,6 +155,15 @@ static void say_node(const json_t *s)
     }
     if (json_is_object(m)) {
         printf("model    %s, root %s\n", text(m, "address"), text(m, "short"));
+        if (number(m, "spine_packed_from") > 0) {
+            char a[CLI_NUM], b[CLI_NUM];
+            printf("spine    packed without loss: %s of weights take %s\n",
+                   cli_bytes((uint64_t)number(m, "spine_packed_from"), a),
+                   cli_bytes((uint64_t)number(m, "spine_packed_bytes"), b));
+        }
+        if (text(m, "spine_why")[0]) {
+            printf("         %s\n", text(m, "spine_why"));
+        }
     }
 }
 

@@ -282,6 +282,19 @@ static int open_routes(struct cli_session *s, struct err *e)
     return routes_create(s->record_routes, &h, &s->routes, e);
 }
 
+/* Where it came to lie, when that is not plainly in memory or on the disk. */
+static void say_spine(struct cli_session *s)
+{
+    struct infer_spine w;
+    char a[CLI_NUM], b[CLI_NUM], d[CLI_NUM], g[CLI_NUM];
+    infer_get_spine(s->f, &w);
+    if (w.kept || w.streamed != w.disk) {
+        note(s, "spine   in memory: %s as it is, %s packed in %s; read for every token: %s",
+             cli_bytes(w.resident, a), cli_bytes(w.kept_from, b), cli_bytes(w.kept, d),
+             cli_bytes(w.disk, g));
+    }
+}
+
 int cli_session_load(struct cli_session *s, struct err *e)
 {
     struct infer_opts io = {.st = s->st,
@@ -307,6 +320,7 @@ int cli_session_load(struct cli_session *s, struct err *e)
     if (r) {
         return r;
     }
+    say_spine(s);
     s->plan.state_fixed = infer_state_bytes(s->f, 0);
     s->plan.state_per_token = (infer_state_bytes(s->f, 65536) - s->plan.state_fixed) / 65536;
     if (!s->c->brief) {
@@ -336,7 +350,7 @@ static void say_plan(struct cli_session *s)
     if (p->spine_budget >= p->spine_bytes) {
         note(s, "spine   %s, all resident (%s)", cli_bytes(p->spine_bytes, a), p->spine_why);
     } else {
-        note(s, "spine   %s resident of %s (%s); the rest is read anew for every token",
+        note(s, "spine   %s of %s in memory (%s); what does not fit is read anew for every token",
              cli_bytes(p->spine_budget, a), cli_bytes(p->spine_bytes, b), p->spine_why);
     }
     note(s, "experts at most %s in RAM of %s, %s each (%s)", cli_bytes(p->ram_budget, a),

@@ -76,6 +76,20 @@ void plan_make(struct plan *p, const struct model *m, const struct compute_opts 
                uint64_t memory);
 json_t *plan_json(const struct plan *p);
 
+/* What is measured of the machine, and of the model: bytes, bytes a second. */
+struct spine_facts {
+    double bytes;  /* of the spine that a token reads: all but the embedding */
+    double ram;    /* of memory for it */
+    double ratio;  /* packed bytes by bytes */
+    double disk;   /* rate of reading files */
+    double unpack; /* of bytes that come out, one core */
+    double read;   /* of memory, one core */
+    double cores;
+};
+/* Seconds that a token needs for the spine in one form and the other: the longer of reading and
+ * computing, since they overlap; unpacking takes the cores from computing. */
+void plan_spine(const struct spine_facts *f, double *bf16, double *packed);
+
 /* ---- the session ---- */
 
 enum phase {

@@ -29,6 +29,15 @@ static json_t *ahead_json(const struct infer *f)
                      (json_int_t)a.wasted_bytes);
 }
 
+static json_t *spine_json(const struct infer *f)
+{
+    struct infer_spine w;
+    infer_get_spine(f, &w);
+    return json_pack("{s:I, s:I, s:I, s:I, s:I}", "resident", (json_int_t)w.resident, "kept",
+                     (json_int_t)w.kept, "kept_from", (json_int_t)w.kept_from, "streamed",
+                     (json_int_t)w.streamed, "streamed_disk", (json_int_t)w.disk);
+}
+
 json_t *cli_session_stats_json(const struct cli_session *s, const struct store_stats *v)
 {
     json_t *o = json_pack(
@@ -45,6 +54,7 @@ json_t *cli_session_stats_json(const struct cli_session *s, const struct store_s
         (json_int_t)plat_peak_rss());
     if (o && s->f) {
         json_object_set_new(o, "time", times_json(s->f));
+        json_object_set_new(o, "spine", spine_json(s->f));
         json_object_set_new(o, "prefetch", ahead_json(s->f));
     }
     return o;

@@ -5,6 +5,7 @@
 
 #include "kernels/backend.h"
 #include "node/store/budget.h"
+#include "node/store/forms.h"
 #include "node/store/words.h"
 #include "proto/base/clock.h"
 
@@ -58,6 +59,13 @@ static json_t *model_json(struct node *n, struct store *st)
                             num(model_expert_bytes(m) / model_expert_layout(m)->size));
         json_object_set_new(j, "expert_bytes", num(model_expert_bytes(m)));
         json_object_set_new(j, "spine_bytes", num(model_spine_bytes(m)));
+        struct store_forms f;
+        char note[STORE_FORMS_NOTE];
+        store_get_forms(st, &f);
+        store_forms_note(st, note);
+        json_object_set_new(j, "spine_packed_from", num(f.packed_from));
+        json_object_set_new(j, "spine_packed_bytes", num(f.packed_bytes));
+        json_object_set_new(j, "spine_why", json_string(note));
     } else {
         json_object_set_new(j, "root", json_null());
         json_object_set_new(j, "short", json_null());

@@ -102,6 +102,47 @@ static void t_setup(void **state)
     homes_drop(dir);
 }
 
+/* The spine packed and unpacked: what is asked for is kept until something else is. */
+static void t_spine(void **state)
+{
+    char *dir = homes_new(), *cache = homes_at(dir, "c"), *want = want_receipt(), *got;
+    json_t *j = MUST("setup", url, "--full", "--cache", cache);
+    assert_string_equal(str_of(json_object_get(j, "spine"), "form"), "bf16");
+    assert_non_null(
+        strstr(str_of(json_object_get(j, "spine"), "why"), "fits into memory as it is"));
+    json_decref(j);
+    for (int again = 0; again < 2; again++) {
+        j = again ? MUST("setup", url, "--cache", cache)
+                  : MUST("setup", url, "--cache", cache, "--spine", "packed");
+        assert_string_equal(str_of(json_object_get(j, "spine"), "form"), "packed");
+        assert_true(num_of(j, "spine.packed_bytes") <= 0.7 * num_of(j, "spine.bytes"));
+        assert_true(num_of(j, "spine.packed_from") == num_of(j, "spine.bytes"));
+        json_decref(j);
+        got = receipt("--cache", cache);
+        assert_string_equal(got, want);
+        free(got);
+    }
+    j = MUST("run", "--cache", cache, "--model", url, "--offline", "--ids", "5,6,7", "--max-new",
+             "12", "--ignore-eos", "--spine-ram", "8M");
+    assert_string_equal(str_of(j, "receipt"), want);
+    assert_true(num_of(j, "stats.spine.kept") > 1e6);
+    assert_true(num_of(j, "stats.spine.kept") < 0.75 * num_of(j, "stats.spine.kept_from"));
+    json_decref(j);
+    j = MUST("cache", "verify", "--deep", "--cache", cache);
+    json_decref(j);
+    j = MUST("setup", url, "--cache", cache, "--spine", "auto");
+    assert_string_equal(str_of(json_object_get(j, "spine"), "form"), "bf16");
+    assert_true(num_of(j, "origin_bytes") < 100000);
+    json_decref(j);
+    got = receipt("--cache", cache);
+    assert_string_equal(got, want);
+    free(got);
+    FAILS("read in place", "setup", MODEL, "--spine", "packed");
+    free(want);
+    free(cache);
+    homes_drop(dir);
+}
+
 static void t_refused(void **state)
 {
     char *dir = homes_new(), *cache = homes_at(dir, "c");
@@ -261,7 +302,8 @@ static void t_peers(void **state)
 {
     char *dir = homes_new(), *a = homes_at(dir, "a"), *b = homes_at(dir, "b");
     DO("init", "--home", a);
-    DO("setup", url, "--full", "--home", a);
+    DO("setup", url, "--full", "--home", a, "--spine",
+       "packed"); /* it gives the objects themselves */
     struct spawn_child c, d;
     json_t *ready = UP(&c, a, "--model", url);
     take_in(a, b);
@@ -293,8 +335,9 @@ static void t_peers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(t_setup),     cmocka_unit_test(t_refused), cmocka_unit_test(t_killed),
-        cmocka_unit_test(t_full_disk), cmocka_unit_test(t_node),    cmocka_unit_test(t_peers),
+        cmocka_unit_test(t_setup),  cmocka_unit_test(t_spine),     cmocka_unit_test(t_refused),
+        cmocka_unit_test(t_killed), cmocka_unit_test(t_full_disk), cmocka_unit_test(t_node),
+        cmocka_unit_test(t_peers),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }

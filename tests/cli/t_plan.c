@@ -89,12 +89,37 @@ static int teardown(void **state)
     return 0;
 }
 
+/* The spine packed or not, on machines that are easy to reckon. */
+static void spine_forms(void **state)
+{
+    double bf16, packed;
+    /* Kimi K3's 111 GB beside 80 GB: all of it packed fits, 14.1 GB of it even as it is */
+    struct spine_facts f = {111e9, 80e9, 0.68, 5e9, 3e9, 10e9, 16};
+    plan_spine(&f, &bf16, &packed);
+    assert_true(bf16 > 6.19 && bf16 < 6.21);     /* 31 GB at 5 GB/s */
+    assert_true(packed > 2.71 && packed < 2.73); /* 111 / 160 + 97.125 / 48 */
+    /* beside 8 GB most is read */
+    f.ram = 8e9;
+    plan_spine(&f, &bf16, &packed);
+    assert_true(bf16 > 20.5 && bf16 < 20.7);
+    assert_true(packed > 13.4 && packed < 13.6);
+    /* one slow core: unpacking costs more than is saved */
+    f.cores = 1;
+    plan_spine(&f, &bf16, &packed);
+    assert_true(packed > 48 && packed < 48.2 && packed > bf16);
+    /* all of it in memory: nothing is read, unpacking would only cost */
+    f.ram = 200e9;
+    plan_spine(&f, &bf16, &packed);
+    assert_true(bf16 > 11 && bf16 < 11.2 && packed >= bf16);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(t_default),
         cmocka_unit_test(t_given),
         cmocka_unit_test(t_unknown_memory),
+        cmocka_unit_test(spine_forms),
     };
     return cmocka_run_group_tests_name("plan", tests, setup, teardown);
 }
