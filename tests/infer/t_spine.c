@@ -139,8 +139,39 @@ static void same_receipts(void **s)
     rig_remove(cache);
 }
 
+/* Every value there is, as a weight: what is below 2^-62 becomes +0, others stay, and one that is
+ * not finite is refused, wherever it stands. */
+static void every_value(void **s)
+{
+    struct rig_opts o = {.model = model_dir};
+    struct rig r;
+    struct err e = {0};
+    assert_int_equal(rig_open(&r, &o, &e), 0);
+    uint32_t id = 0;
+    while (model_object(r.m, id)->dtype != MODEL_BF16 || model_object(r.m, id)->size != 131072) {
+        id++;
+    }
+    static uint16_t v[65536], want[65536];
+    for (uint32_t i = 0; i < 65536; i++) {
+        uint32_t x = i * 40503u & 0xffff; /* each once, neighbours unlike */
+        bool finite = (x & 0x7f80) != 0x7f80;
+        v[i] = finite ? (uint16_t)x : 0x3f80;
+        want[i] = (v[i] & 0x7fff) < 65 << 7 ? 0 : v[i];
+    }
+    assert_int_equal(infer_admit((void *)(uintptr_t)r.m, id, (uint8_t *)v, sizeof v, &e), 0);
+    assert_memory_equal(v, want, sizeof v);
+    for (uint32_t i = 0; i < 65536; i += 4111) {
+        v[i] = i & 1 ? 0x7f80 : 0xffc1;
+        assert_int_equal(infer_admit((void *)(uintptr_t)r.m, id, (uint8_t *)v, sizeof v, &e),
+                         ERR_FORMAT);
+        v[i] = want[i];
+    }
+    rig_close(&r);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(same_receipts)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_value),
+                                       cmocka_unit_test(same_receipts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
