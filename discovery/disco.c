@@ -459,6 +459,11 @@ void disco_forget(struct disco *d, const char *node)
     core_touch(d);
 }
 
+void disco_retry(struct disco *d, const char *node)
+{
+    peers_retry(&d->t, node);
+}
+
 void disco_sleep(struct disco *d)
 {
     if (d->asleep || d->closing) {

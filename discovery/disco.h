@@ -184,6 +184,9 @@ int disco_set_model(struct disco *d, const char *model, struct err *e);
 int disco_add_static(struct disco *d, const char *host_port, struct err *e);
 /* Forget a node, remembered addresses included (it was removed from the group). */
 void disco_forget(struct disco *d, const char *node);
+/* This node is a member now: where TLS was refused before, the next attempt need not wait. NULL:
+ * the same for static peers whose node is not known. */
+void disco_retry(struct disco *d, const char *node);
 
 /* Before sleep: withdraws and stops looking. After: all starts anew, every address may be tried
  * once, failure counts stay. Both may come twice. */

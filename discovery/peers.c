@@ -425,6 +425,22 @@ void peers_remembered(struct peers *t, uint64_t now, const char *node,
     }
 }
 
+void peers_retry(struct peers *t, const char *node)
+{
+    for (size_t i = 0; i < t->n; i++) {
+        struct disco_peer *p = &t->rows[i]->p;
+        if (strcmp(p->node, node ? node : "") != 0) {
+            continue;
+        }
+        for (size_t k = 0; k < p->n_addrs; k++) {
+            if (p->addrs[k].last[0].outcome == DISCO_REJECTED) {
+                p->addrs[k].retry_ns = 0;
+                p->addrs[k].fails = 0;
+            }
+        }
+    }
+}
+
 void peers_forget(struct peers *t, const char *node)
 {
     struct row *r = peers_find(t, node);

@@ -78,6 +78,9 @@ void peers_static_addrs(struct peers *t, uint64_t now, struct static_peer *s,
 void peers_remembered(struct peers *t, uint64_t now, const char *node,
                       const struct sockaddr_storage *a, int64_t met_unix);
 void peers_forget(struct peers *t, const char *node);
+/* What was rejected by or for this node may be tried again at once; NULL: of all rows that are only
+ * static addresses. */
+void peers_retry(struct peers *t, const char *node);
 
 /* The row and address that a report is about, made when an authenticated node is new. */
 void peers_report(struct peers *t, uint64_t now, int64_t unix_s, const struct disco_report *r);

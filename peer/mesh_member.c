@@ -240,6 +240,15 @@ void mesh_membership(struct mesh *m, const struct plink *but)
         mesh_short(&m->member.roster.removed[i].id, node);
         disco_forget(m->disco, node);
     }
+    /* whoever was a stranger here, or to whom this node was one, may be dialled at once */
+    for (size_t i = 0; m->disco && i < m->member.roster.members_n; i++) {
+        char node[MESH_SHORT];
+        mesh_short(&m->member.roster.members[i].id, node);
+        disco_retry(m->disco, node);
+    }
+    if (m->disco) {
+        disco_retry(m->disco, NULL);
+    }
     if (roster_has_removed(&m->member.roster, &m->me.id)) {
         mesh_log_once(m, "this node was removed from the shoal: to come back it needs a new "
                          "identity and a new invite");
