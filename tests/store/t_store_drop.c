@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #ifndef MSG_NOSIGNAL
-#define MSG_NOSIGNAL 0
+#define MSG_NOSIGNAL 0 /* SO_NOSIGPIPE there */
 #endif
 
 #define KIB 1024ull
@@ -144,6 +144,10 @@ static void *gate_main(void *arg)
             close(fd);
             break;
         }
+#ifdef SO_NOSIGPIPE
+        int one = 1;
+        setsockopt(fd, SOL_SOCKET, SO_NOSIGPIPE, &one, sizeof one);
+#endif
         struct talk *t = malloc(sizeof *t);
         assert_true(t && n < 16);
         *t = (struct talk){g, fd};
