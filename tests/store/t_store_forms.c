@@ -44,8 +44,8 @@ static uint64_t on_disk(struct rig *r)
     static const char *const below[] = {"experts", "spine"};
     uint64_t sum = 0;
     for (int i = 0; i < 2; i++) {
-        char *cmd = util_path("find '%s/models' -path '*/%s/*' -type f -printf '%%s\n'", r->cache,
-                              below[i]);
+        char *cmd = util_path("find '%s/models' -path '*/%s/*' -type f -exec cat {} + | wc -c",
+                              r->cache, below[i]);
         FILE *f = popen(cmd, "r");
         unsigned long long n;
         assert_non_null(f);
