@@ -21,7 +21,7 @@
 
 #include <cmocka.h>
 
-#define PATIENCE_NS 20000000000ull
+#define PATIENCE_NS 60000000000ull
 
 struct scene {
     struct web *h;

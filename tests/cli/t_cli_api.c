@@ -15,7 +15,8 @@
 #include <sys/stat.h>
 
 #define CHAT "/v1/chat/completions"
-#define END_S 5.0
+#define END_S \
+    40.0 /* far less than the answers that are cut off take, and more than a busy machine does */
 #define LONG_ANSWER ", \"temperature\": 0, \"ignore_eos\": true, \"max_tokens\": 3000"
 
 static char *dir, *a, *b, *c;

@@ -201,7 +201,8 @@ static void t_killed(void **state)
         while (bytes_of(cache, "/models/") < from + more && !kill((pid_t)c.pid, 0)) {
             usleep(1000);
         }
-        assert_int_equal(spawn_end(&c, SIGKILL), 128 + SIGKILL);
+        int status = spawn_end(&c, SIGKILL); /* 0: it was done before we looked */
+        assert_true(status == 128 + SIGKILL || (!status && complete(cache) == 19116224));
     }
     double had = complete(cache);
     json_t *j = MUST("setup", MODEL, "--full", "--cache", cache);

@@ -159,15 +159,15 @@ static bool try_round(enum evil_vice vice, int arg, bool with_origin)
         assert_int_equal(b.store.bad_puts, 0);
     }
     assert_int_equal(b.store.puts, N - failed);
+    uint64_t took = clock_ns() - began;
     if (vice == EVIL_ACCUSE &&
         st.vices) { /* it names thousands of copies: a line in five seconds */
         unsigned lines = 0;
         for (const char *p = b.log; (p = strstr(p, "says that our copy")) != NULL; p++) {
             lines++;
         }
-        assert_in_range(lines, 1, 3 * patience);
+        assert_in_range(lines, 1, 2 + took / 5000000000u);
     }
-    assert_true(clock_ns() - began < 10000000000u * patience);
     kit_free(&b);
     evil_stop(evil);
     if (!with_origin) {

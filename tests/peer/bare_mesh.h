@@ -40,7 +40,7 @@ void bare_hello(struct bare *b);
 /* Run the bare side's loop until x. */
 #define bare_until(b, x)                                             \
     do {                                                             \
-        uint64_t end_ = clock_ns() + 30ull * 1000000000u;            \
+        uint64_t end_ = clock_ns() + 60ull * 1000000000u;            \
         while (!(x)) {                                               \
             kit_run_ms(&(b)->loop, 5);                               \
             if (clock_ns() > end_) {                                 \

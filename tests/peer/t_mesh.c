@@ -266,7 +266,7 @@ static void test_idle(void **state)
     sleep(3);
     double used = (double)(clock() - t) / CLOCKS_PER_SEC / 3 / 2; /* of a core, each mesh */
     print_message("idle: %.3f %% of a core\n", used * 100);
-    assert_true(used < 0.01 * SLOWER);
+    assert_true(used < 0.1 * SLOWER); /* a bound for loops */
     kit_free(&b);
     kit_free(&a);
 }

@@ -187,7 +187,7 @@ static void want_fail(struct node *n, const char *name, uint64_t max, int code, 
     buf_init(&b, 64u << 20);
     fails(mesh_file(n->k.m, scope(), name, max, 60000, &b, NULL, &e), code, words);
     assert_int_equal(b.n, 0);
-    assert_true(clock_ns() - t < 20ull * 1000000000u); /* quickly, as sanitizers go */
+    assert_true(clock_ns() - t < 50ull * 1000000000u); /* not its time limit of 60 s */
     buf_free(&b);
 }
 

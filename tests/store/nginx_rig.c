@@ -97,7 +97,7 @@ int nginx_start(struct nginx *g, const char *locations)
             _exit(127);
         }
         free(conf);
-        uint64_t end = clock_ns() + 30000000000u;
+        uint64_t end = clock_ns() + 60000000000u;
         int status;
         while (clock_ns() < end && waitpid(g->pid, &status, WNOHANG) == 0) {
             if (connects(g->port)) {

@@ -362,7 +362,7 @@ void up_mode(struct up *u, unsigned mode, int code)
 
 bool up_wait(struct up *u, const uint32_t *v, uint32_t n)
 {
-    uint64_t end = clock_ns() + 10000000000u;
+    uint64_t end = clock_ns() + 60000000000u;
     pthread_mutex_lock(&u->mu);
     while (*v < n && clock_ns() < end) {
         pthread_mutex_unlock(&u->mu);
@@ -377,7 +377,7 @@ bool up_wait(struct up *u, const uint32_t *v, uint32_t n)
 bool up_has_list(struct up *u)
 {
     uint32_t n = model_object_count(store_model(u->to));
-    uint64_t end = clock_ns() + 10000000000u;
+    uint64_t end = clock_ns() + 60000000000u;
     bool same = false;
     while (!same && clock_ns() < end) {
         uint32_t *ids;

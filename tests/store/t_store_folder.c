@@ -164,7 +164,7 @@ static void t_hint(void **s)
     uint32_t sp = model_spine_id(m, 1, MODEL_IN_NORM), lm = model_spine_id(m, 0, MODEL_LM_HEAD);
     uint32_t ids[6] = {sp, lm, a, a + 1, a + 2, UINT32_MAX};
     store_hint(st, ids, 6);
-    uint64_t end = clock_ns() + 10000000000u;
+    uint64_t end = clock_ns() + 60000000000u;
     while (clock_ns() < end &&
            !(store_where(st, sp) == STORE_RAM && store_where(st, lm) == STORE_RAM &&
              store_where(st, a) == STORE_RAM && store_where(st, a + 1) == STORE_RAM)) {

