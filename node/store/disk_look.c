@@ -219,7 +219,7 @@ int disk_look_at(struct disk *d, uint32_t id, uint8_t *p, struct err *e)
     int fd = -1;
     int r = ok && sums ? 0 : err_set(&e1, ERR_NOMEM, "out of memory");
     if (!r) {
-        fd = open(at.path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+        fd = file_open_read(at.path, O_NONBLOCK);
         r = fd < 0 ? err_sys(&e1, errno, "cannot open %s", at.path) : 0;
         r = r && (errno == EMFILE || errno == ENFILE) ? (e1.code = ERR_BUSY) : r;
     }

@@ -112,7 +112,7 @@ static int read_all(struct pass *p, bool (*stop)(void *ctx), void *ctx, uint8_t 
     struct looked_file now = {0};
     struct sha256 h;
     uint8_t *b = malloc(CHUNK_SIZE);
-    int fd = open(p->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    int fd = file_open_read(p->path, O_NONBLOCK);
     int r = !b       ? err_set(e, ERR_NOMEM, "out of memory")
             : fd < 0 ? err_sys(e, errno, "cannot open %s", p->path)
                      : 0;

@@ -42,7 +42,7 @@ static enum http_verdict copy_run(struct origin *o, struct run *r, uint8_t *piec
     char *path = layout_path("%s/%s", o->url, o->files[r->file].name);
     uint64_t expect = o->files[r->file].size;
     pthread_mutex_unlock(&o->mu);
-    int fd = path ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
+    int fd = path ? file_open_read(path, O_NONBLOCK) : -1;
     struct stat st;
     enum http_verdict v = HTTP_FATAL;
     if (!path) {

@@ -19,22 +19,13 @@ bool uncached_wins(uint64_t bytes)
     return pages > 0 && page > 0 && bytes > (uint64_t)pages * (uint64_t)page / 2;
 }
 
-static int open_again(const char *path, int flags)
-{
-    int fd;
-    do {
-        fd = open(path, O_RDONLY | O_CLOEXEC | flags);
-    } while (fd < 0 && errno == EINTR);
-    return fd;
-}
-
 int uncached_open(struct uncached *f, const char *path, int flags, bool past)
 {
     f->past = past;
-    f->fd = open_again(path, flags | (past ? uncached_flag() : 0));
+    f->fd = file_open_read(path, flags | (past ? uncached_flag() : 0));
     if (f->fd < 0 && past && errno == EINVAL) {
         f->past = false;
-        f->fd = open_again(path, flags);
+        f->fd = file_open_read(path, flags);
     }
     if (f->fd >= 0 && f->past && uncached_flag() == UNCACHED_NO_FLAG) {
         f->past = uncached_set(f->fd, true);

@@ -10,9 +10,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+int file_open_read(const char *path, int flags)
+{
+    int fd;
+    do {
+        fd = open(path, O_RDONLY | O_CLOEXEC | flags);
+    } while (fd < 0 && errno == EINTR);
+    return fd;
+}
+
 int file_read_all(const char *path, struct buf *out, struct err *e)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = file_open_read(path, 0);
     if (fd < 0) {
         return err_sys(e, errno, "cannot open %s", path);
     }

@@ -10,6 +10,9 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+/* Opens for reading, with more flags of open(); once more whenever a signal ended that, as it may
+ * on a file system over the net. -1, and errno.. */
+int file_open_read(const char *path, int flags);
 /* Append the whole file to *out (whose maximum applies). The sentence names the path. */
 int file_read_all(const char *path, struct buf *out, struct err *e);
 /* Read or write exactly n bytes at `off`, going on after short counts and EINTR. A file that ends
