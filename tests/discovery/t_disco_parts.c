@@ -465,26 +465,6 @@ static void inbound_is_learnt(void **state)
     assert_int_equal(addr_of(x, B, "10.0.0.7:4433")->tries, 0);
 }
 
-/* A new roster: who was a stranger is tried at once. */
-static void retried_for_a_roster(void **state)
-{
-    struct table *x = *state;
-    sight(x, 2, "one", A, "10.0.0.2:1", NULL);
-    report(x, A, "10.0.0.2:1", DISCO_REFUSED, NULL);
-    uint64_t at = addr_of(x, A, "10.0.0.2:1")->retry_ns;
-    peers_retry(&x->t, A); /* refused is not rejected: a roster changes nothing */
-    assert_int_equal(addr_of(x, A, "10.0.0.2:1")->retry_ns, at);
-    report(x, A, "10.0.0.2:1", DISCO_REJECTED, NULL);
-    at = addr_of(x, A, "10.0.0.2:1")->retry_ns;
-    assert_true(at > x->now);
-    peers_retry(&x->t, B);
-    peers_retry(&x->t, NULL);
-    assert_int_equal(addr_of(x, A, "10.0.0.2:1")->retry_ns, at);
-    peers_retry(&x->t, A);
-    assert_int_equal(addr_of(x, A, "10.0.0.2:1")->retry_ns, 0);
-    assert_int_equal(addr_of(x, A, "10.0.0.2:1")->fails, 0);
-}
-
 static void pauses(void **state)
 {
     struct table *x = *state;
@@ -524,6 +504,11 @@ static void pauses(void **state)
     x->asleep = true;
     report(x, A, "10.0.0.2:1", DISCO_GOODBYE, NULL); /* it sleeps: leave it alone */
     assert_true(addr_of(x, A, "10.0.0.2:1")->retry_ns >= x->now + 300 * S);
+    report(x, A, "10.0.0.2:1", DISCO_REJECTED, NULL); /* a stranger, until a roster says more */
+    peers_retry(&x->t, B);
+    assert_true(addr_of(x, A, "10.0.0.2:1")->retry_ns > x->now);
+    peers_retry(&x->t, A);
+    assert_int_equal(addr_of(x, A, "10.0.0.2:1")->retry_ns, 0);
 }
 
 static void order_by_measure(void **state)
@@ -655,7 +640,6 @@ int main(void)
         TT(static_becomes_a_node),
         TT(a_lie_is_corrected),
         TT(inbound_is_learnt),
-        TT(retried_for_a_roster),
         TT(pauses),
         TT(order_by_measure),
         TT(limits),
