@@ -92,6 +92,7 @@ static void fill_result(struct flight *fl, uint64_t now)
 static void retire(struct fetch *f, struct flight *fl)
 {
     close_gets(f, fl);
+    sample_drop(f, fl);
     relay_leave(f, fl);
     if (fl->r) {
         fill_result(fl, f->now);
@@ -197,7 +198,7 @@ void flight_void(struct fetch *f, struct flight *fl, uint32_t m)
 
 /* All chunks are there: what they rest on, and whether those who stated a digest of the whole agree
  * with what came. */
-static void complete(struct fetch *f, struct flight *fl)
+void flight_complete(struct fetch *f, struct flight *fl)
 {
     struct sha256 s;
     struct fetch_result *r = fl->r;
@@ -228,7 +229,7 @@ static void complete(struct fetch *f, struct flight *fl)
             least = BASIS_TWO_MEMBERS;
         }
     }
-    if (!word_complete(f, fl, &least)) {
+    if (!word_complete(f, fl, &least) || (least == BASIS_ONE_MEMBER && sample_holds(f, fl))) {
         return;
     }
     r->basis = least;
@@ -285,7 +286,7 @@ void flight_chunk(struct fetch *f, struct flight *fl, uint32_t i, const uint8_t 
         f->s.peer_bytes += n;
     }
     if (!fl->left_chunks) {
-        complete(f, fl);
+        flight_complete(f, fl);
     } else {
         get_forget_chunk(f, fl, i);
     }

@@ -141,6 +141,9 @@ void get_close(struct fetch *f, struct get *g, bool cancel)
     }
     link_cut(&g->in_source);
     link_cut(&g->in_flight);
+    if (g->sample) {
+        sample_over(f, g);
+    }
     *(g->relay ? &s->n_relays : &s->n_gets) -= 1;
     if (source_is_origin(s)) {
         if (cancel && bytes) {

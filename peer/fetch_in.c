@@ -426,6 +426,7 @@ void fetch_on_origin_data(struct fetch *f, uint64_t id, uint32_t chunk, const ui
     fl->last_byte = g->last = f->now;
     fl->say_at = f->now + FETCH_SAY_NS;
     bool same = c->basis != BASIS_NONE && memcmp(got, c->sha, SHA256_SIZE) == 0;
+    bool sample = g->sample != NULL;
     if (c->basis >= BASIS_ORIGIN && !same) {
         struct err e;
         err_set(&e, ERR_DIGEST,
@@ -435,6 +436,9 @@ void fetch_on_origin_data(struct fetch *f, uint64_t id, uint32_t chunk, const ui
         fetch_on_origin_fail(f, id, 0, &e);
         fetch_leave(f);
         return;
+    }
+    if (sample) {
+        sample_came(f, g, same, n);
     }
     if (c->basis != BASIS_NONE && c->basis < BASIS_ORIGIN && !same) {
         /* Whoever stated the digest told something false: nothing of its word is kept. */
@@ -465,10 +469,10 @@ void fetch_on_origin_data(struct fetch *f, uint64_t id, uint32_t chunk, const ui
     if (!g->open) {
         get_close(f, g, false);
     }
-    if (c->done) {
+    if (c->done && !sample) {
         f->s.dup_bytes += n;
         fl->r->dup_bytes += n;
-    } else {
+    } else if (!c->done) {
         flight_chunk(f, fl, chunk, p, n, FETCH_NOBODY);
     }
     f->dirty = true;
@@ -489,6 +493,9 @@ void fetch_on_origin_fail(struct fetch *f, uint64_t id, uint64_t retry_ms, const
     if (g) {
         struct flight *fl = g->fl;
         fl->origin_failed |= retry_ms == 0;
+        if (g->sample) {
+            sample_failed(f);
+        }
         get_close(f, g, false);
     }
     f->dirty = true;

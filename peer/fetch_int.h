@@ -9,6 +9,7 @@
  *   fetch_get.c   Gets
  *   fetch_in.c    what comes from peers and the origin
  *   fetch_relay.c leases: the origin by way of another member
+ *   fetch_sample.c what rests on one member's word alone, compared with the origin
  *   fetch_peer.c  peers: connection, records by node id, strikes and bans, rates
  *   fetch_have.c  sets of what a peer has
  *   fetch_stats.c numbers and sentences for people
@@ -98,6 +99,7 @@ struct flight {
     bool origin_wanted;             /* the origin takes part from now on */
     bool origin_failed;             /* for good, see r.err */
     bool conflict;                  /* members contradict each other: only the origin counts */
+    bool held;                      /* whole, but on one member's word: fetch_sample.c */
     bool disputed;                  /* the same without an origin: two members must agree */
     bool known;                     /* its digest is known, and not by one member's word alone */
     uint8_t expects;                /* enum basis: what `expect` rests on; none: nothing is known */
@@ -121,6 +123,7 @@ struct flight {
     uint64_t last_byte, say_at;
     uint64_t no_source; /* since when nobody can give it, 0: somebody can */
     uint64_t retry_put;
+    uint64_t held_since;
     struct link gets;  /* by get.in_flight */
     uint32_t n_gets;   /* of peers */
     struct fmember *m; /* [FETCH_MEMBERS_MAX] when begun */
@@ -138,7 +141,8 @@ struct get {
     uint32_t first, n;
     uint64_t open; /* bit i: chunk first + i has not come */
     enum fetch_prio prio;
-    uint64_t digested; /* the same: its digest has come */
+    uint64_t digested;     /* the same: its digest has come */
+    struct record *sample; /* of the origin: whose word is compared by it, NULL: none */
     bool want_digests, hedge, relay;
     uint8_t member;
 };
@@ -155,6 +159,10 @@ struct record {
     struct source *up; /* NULL: not connected */
     uint32_t users;    /* objects under way that name it */
     bool disbelieved;  /* its word is void: asked only for what is known otherwise */
+    bool said_uncompared;
+    /* by kind (experts, others): chunks on its word alone that equal the origin's; being compared
+     */
+    uint32_t agreed[2], sampling[2];
     uint64_t seen;
     uint64_t strike[FETCH_STRIKES];
     uint32_t n_strikes, bans;
@@ -272,6 +280,9 @@ struct fetch {
     uint64_t look_at;                /* not later than the earliest say_at, no_source, retry */
     uint64_t hedge_asked;            /* bytes */
     uint64_t hedge_at;               /* not before this again */
+    uint32_t n_held;                 /* objects that wait for a sample */
+    uint64_t sample_quiet;           /* the origin gave none: not asked for one before */
+    uint64_t random;
     struct fetch_stats s;
 };
 
@@ -355,6 +366,8 @@ void flight_chunk(struct fetch *f, struct flight *fl, uint32_t i, const uint8_t 
                   uint32_t m);
 void flight_undo(struct fetch *f, struct flight *fl,
                  uint32_t i); /* chunk i is not done after all */
+/* All chunks are there: judge them, hand the object over. */
+void flight_complete(struct fetch *f, struct flight *fl);
 /* All chunks that rest on the word of member m alone are undone, their digests forgotten. */
 void flight_void(struct fetch *f, struct flight *fl, uint32_t m);
 const char *flight_name(const struct fetch *f, const struct flight *fl, char *buf, size_t n);
@@ -477,6 +490,17 @@ bool word_complete(struct fetch *f, struct flight *fl, enum basis *least);
 void word_put(struct fetch *f, struct flight *fl, enum basis least);
 /* The origin or a manifest denies what member m stated: tell whoever keeps words. */
 void word_denied(struct fetch *f, struct flight *fl, uint32_t m, const char *why);
+
+/* ---- fetch_sample.c ---- */
+/* All chunks of fl are there, at least one on the word of one member alone. True: it is held until
+ * enough of that member's words have been compared with the origin. */
+bool sample_holds(struct fetch *f, struct flight *fl);
+void sample_run(struct fetch *f);                     /* what is held: ask, hand over, throw away */
+void sample_drop(struct fetch *f, struct flight *fl); /* it ends */
+/* The chunk that the Get was for is there, n bytes; same: as the member said. */
+void sample_came(struct fetch *f, struct get *g, bool same, size_t n);
+void sample_over(struct fetch *f, struct get *g); /* it is closed */
+void sample_failed(struct fetch *f);              /* the origin did not give one */
 
 /* ---- fetch_stats.c ---- */
 /* A sentence: whom this object waits for. */

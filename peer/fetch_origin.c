@@ -207,8 +207,8 @@ static struct flight *uncovered(struct fetch *f, struct link **at, int *p,
             *at = f->begun[*p].next;
         }
         struct flight *fl = flight_of(*at);
-        if (!fl->origin_wanted && plan_origin_usable(f, fl) && !covered(f, fl, latency, rate) &&
-            !plan_patient(f, fl)) {
+        if (!fl->held && !fl->origin_wanted && plan_origin_usable(f, fl) &&
+            !covered(f, fl, latency, rate) && !plan_patient(f, fl)) {
             return fl;
         }
         if (fl == last) {
@@ -233,7 +233,7 @@ void plan_origin_rule(struct fetch *f)
     for (int p = FETCH_DEMAND; p > FETCH_BACKGROUND; p--) {
         for (struct link *l = f->begun[p].next; l != &f->begun[p]; l = l->next) {
             struct flight *fl = flight_of(l);
-            if (!plan_origin_usable(f, fl)) {
+            if (fl->held || !plan_origin_usable(f, fl)) {
                 continue;
             }
             before += (double)fl->left;

@@ -266,7 +266,7 @@ static void begin(struct fetch *f)
 /* Nobody is asked for this object and nobody can be: the origin, waiting, the end. */
 static void without_source(struct fetch *f, struct flight *fl)
 {
-    if (fl->gets.next != &fl->gets || (f->busy_until > f->now && !fl->peers_only)) {
+    if (fl->held || fl->gets.next != &fl->gets || (f->busy_until > f->now && !fl->peers_only)) {
         fl->no_source = 0;
         return;
     }
@@ -322,6 +322,7 @@ void plan_run(struct fetch *f)
 {
     double backlog = 0;
     begin(f);
+    sample_run(f);
     for (int p = FETCH_DEMAND; p >= FETCH_BACKGROUND; p--) {
         for (struct link *l = f->begun[p].next, *next; l != &f->begun[p]; l = next) {
             struct flight *fl = flight_of(l);
@@ -346,6 +347,9 @@ void plan_run(struct fetch *f)
         for (struct link *l = f->begun[p].next, *next; l != &f->begun[p]; l = next) {
             struct flight *fl = flight_of(l);
             next = l->next;
+            if (fl->held) {
+                continue;
+            }
             if (fl->origin_wanted && relay_outside(f, fl)) {
                 plan_origin_gets(f, fl);
             } else if (!fl->unasked && hedges) {

@@ -114,6 +114,12 @@ void flight_waits_for(const struct fetch *f, const struct flight *fl, char *buf,
             (unsigned long long)f->begun_bytes);
         return;
     }
+    if (fl->held) {
+        add(buf, n, &at,
+            "is whole, and waits until a sample of its giver's word has been compared "
+            "with the origin");
+        return;
+    }
     uint32_t holders = 0, able = 0;
     for (uint32_t i = 0; i < f->slots; i++) {
         const struct source *s = f->peer[i];

@@ -148,6 +148,7 @@ void fetch_disbelieve(struct fetch *f, const uint8_t id[SHA256_SIZE], bool on)
     struct record *r = record_get(f, id, on);
     if (r) {
         r->disbelieved = on;
+        memset(r->agreed, 0, sizeof r->agreed); /* and if so, it proves itself anew */
     }
     f->dirty = true;
     fetch_leave(f);

@@ -163,6 +163,8 @@ struct mesh_opts {
     unsigned tls_workers;                               /* 2 */
     uint64_t replace_bytes;                             /* as tls_opts */
     uint64_t max_fetch_bytes, no_source_ms, give_up_ms; /* as fetch_opts */
+    uint32_t samples; /* as fetch_opts; of a model that comes later: mesh_model */
+    uint64_t sample_bytes;
 
     /* Tests: what stands in for gateway_of (gateway.h) with known_networks; NULL: the system. */
     void (*gateway)(void *ctx, uint32_t ifindex, struct gateway *out);
@@ -201,6 +203,8 @@ struct mesh_model {
      * mesh_fetch, sooner or later) and keep it. Called again with a higher priority, too. Nonzero:
      * this node cannot keep it. NULL: the mesh asks for it itself. On the LAN thread. */
     int (*wanted)(void *ctx, struct object_key k, enum fetch_prio prio);
+    uint32_t samples; /* as fetch_opts */
+    uint64_t sample_bytes;
 };
 int mesh_set_model(struct mesh *m, const struct mesh_model *model, struct err *e);
 

@@ -3,6 +3,8 @@
  * and telling peers what is held here. See mesh_int.h. */
 #include "peer/mesh_int.h"
 
+#include "peer/crypto.h"
+
 #include "proto/base/clock.h"
 
 #include <stdlib.h>
@@ -183,6 +185,11 @@ int mesh_fetch_open(struct mesh *m, struct err *e)
     f.no_source_ms = m->o.no_source_ms;
     f.give_up_ms = m->o.give_up_ms;
     f.name_of = m->o.name_of;
+    f.samples = m->o.samples;
+    f.sample_bytes = m->o.sample_bytes;
+    if (crypto_random(&f.seed, sizeof f.seed, e)) {
+        return e->code;
+    }
     f.name_ctx = m->name_ctx;
     mesh_lease_ops(m, &f);
     return fetch_open(&f, &m->fetch, e);

@@ -77,6 +77,8 @@ static void note_model(struct mesh *m, struct note *n)
     m->wanted = a->wanted;
     memcpy(m->o.model_root, a->root, SHA256_SIZE);
     m->o.origin = NULL;
+    m->o.samples = a->samples;
+    m->o.sample_bytes = a->sample_bytes;
     if (a->origin) {
         m->origin = *a->origin;
         m->o.origin = &m->origin;

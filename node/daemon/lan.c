@@ -17,6 +17,7 @@
 #include <string.h>
 
 #define HAVE_BATCH 4096
+#define SAMPLES 4
 
 struct slot { /* the request for an object; the store has one at a time */
     struct lan *l;
@@ -480,6 +481,18 @@ static struct mesh_extent *extents(const struct model *m, size_t *n)
     return x;
 }
 
+/* How much of a member's lone word is compared with the origin first: little against the model,
+ * four chunks of experts and four of the spine from 16 GB on. */
+static void samples(const struct model *m, struct mesh_model *mm)
+{
+    uint64_t all = 0;
+    for (uint32_t id = 0; id < model_object_count(m); id++) {
+        all += model_object(m, id)->size;
+    }
+    mm->samples = all >> 32 >= SAMPLES ? SAMPLES : all >> 32 ? (uint32_t)(all >> 32) : 1;
+    mm->sample_bytes = all / 4096 < STORAGE_CHUNK ? all / 4096 : STORAGE_CHUNK;
+}
+
 int lan_open(struct node *n, struct lan **out, struct err *e)
 {
     struct lan *l = calloc(1, sizeof *l);
@@ -510,6 +523,7 @@ int lan_open(struct node *n, struct lan **out, struct err *e)
     int r = l->slots && x ? 0 : err_set(e, ERR_NOMEM, "out of memory");
     if (!r) {
         memcpy(mm.root, model_root(m), SHA256_SIZE);
+        samples(m, &mm);
         mm.extents = x;
         if (store_has_origin(l->st)) {
             store_origin_answer_to(l->st, &answers);

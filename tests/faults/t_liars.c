@@ -224,6 +224,53 @@ static void test_first_signer(void **state)
     end();
 }
 
+/* The same liar, and B has nothing of its own and meets nobody else: a sample of the origin tells,
+ * before anything of it is used. */
+static void test_first_signer_alone(void **state)
+{
+    struct evil_opts o = {.vice = EVIL_LIES, .signs = EVIL_SIGNS_FALSELY};
+    char line[100];
+    origin = kit_origin(url);
+    kit_keeper(&a);
+    kit_member(&b, &a);
+    kit_open(&a, url, NULL);
+    bad_start(&ev, &a, &a, &o);
+    kit_open(&b, url, NULL);
+    meet(&b, evil_port(ev.e));
+    /* found out at once where something comes without being asked for */
+    until(word(&b, &ev.id, "void") == 1 ||
+          (word(&b, &ev.id, "objects") == kit_count(&b) && peer(&b, &ev.id, "objects") > 0));
+    assert_int_equal(try_all(&b), 0);
+    snprintf(line, sizeof line, "the word of member %s is void", ev.who);
+    until(util_log_has(&b.log, line));
+    assert_int_equal(word(&b, &ev.id, "alone"), 0);
+    assert_true(kit_status(&b, "fetch.samples.false") > 0);
+    assert_true(kit_status(&b, "fetch.samples.uncompared") == 0);
+    end();
+}
+
+/* Without an origin its word is all there is: it is used, and the node says so. */
+static void test_first_signer_offline(void **state)
+{
+    struct evil_opts o = {.vice = EVIL_HONEST, .signs = EVIL_SIGNS_TRULY};
+    origin = kit_origin(url);
+    kit_keeper(&a);
+    kit_member(&b, &a);
+    kit_open(&a, url, NULL);
+    bad_start(&ev, &a, &a, &o);
+    kit_open(&b, url, NULL);
+    demo_server_stop(origin);
+    origin = NULL;
+    meet(&b, evil_port(ev.e));
+    until(word(&b, &ev.id, "objects") == kit_count(&b) && peer(&b, &ev.id, "objects") > 0);
+    kit_get(&b, model_expert_id(b.m, 2, 3));
+    kit_get(&b, model_expert_id(b.m, 2, 4));
+    until(util_log_has(&b.log, "on its word alone"));
+    assert_true(kit_status(&b, "fetch.samples.uncompared") == 2);
+    until(word(&b, &ev.id, "alone") == 2);
+    end();
+}
+
 /* Signs truly, gives something else: its bytes are thrown away, its word stays. */
 static void test_two_faced(void **state)
 {
@@ -380,10 +427,16 @@ static void test_removed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_perjurer),      cmocka_unit_test(test_perjurer_offline),
-        cmocka_unit_test(test_first_signer),  cmocka_unit_test(test_two_faced),
-        cmocka_unit_test(test_only_one),      cmocka_unit_test(test_rotten_disk),
-        cmocka_unit_test(test_bad_signature), cmocka_unit_test(test_removed),
+        cmocka_unit_test(test_perjurer),
+        cmocka_unit_test(test_perjurer_offline),
+        cmocka_unit_test(test_first_signer),
+        cmocka_unit_test(test_first_signer_alone),
+        cmocka_unit_test(test_first_signer_offline),
+        cmocka_unit_test(test_two_faced),
+        cmocka_unit_test(test_only_one),
+        cmocka_unit_test(test_rotten_disk),
+        cmocka_unit_test(test_bad_signature),
+        cmocka_unit_test(test_removed),
         cmocka_unit_test(test_drips),
     };
     cmocka_set_test_filter(getenv("LIARS_ONLY"));

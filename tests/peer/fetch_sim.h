@@ -33,7 +33,8 @@ enum vice {
     V_OTHER_SIZE,    /* Digests with another size of the object */
     V_LAST_EARLY,    /* says that the first chunk is the last */
     V_STARVE,        /* gives the first Get only, keeps the others waiting */
-    V_COUNT
+    V_COUNT,
+    V_PERJURE, /* as V_LIE, and the object's digest to match: only others' words tell */
 };
 
 struct sim_event {

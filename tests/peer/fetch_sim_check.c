@@ -90,7 +90,7 @@ void sim_check(struct sim *s)
             assert_int_equal(unasked, fl->unasked);
             assert_int_equal(left_chunks, fl->left_chunks);
             assert_int_equal(left, fl->left);
-            assert_true(left_chunks > 0);
+            assert_int_equal(left_chunks == 0, fl->held);
             for (struct link *w = fl->wants.next; w != &fl->wants; w = w->next) {
                 wants++;
             }

@@ -314,6 +314,7 @@ static void data(struct sim *s, const struct sim_event *e)
     switch (x->vice) {
     case V_FLIP:
     case V_LIE:
+    case V_PERJURE:
         p = sim_flipped(sim_index(k), chunk);
         break;
     case V_ZERO:
@@ -343,12 +344,21 @@ static void digests(struct sim *s, const struct sim_event *e)
     uint32_t i = sim_index(seen[e->peer][e->id % 8192].key);
     sim_object_digest(s, i, object);
     for (uint32_t k = 0; k < e->n; k++) {
-        const uint8_t *p =
-            x->vice == V_LIE ? sim_flipped(i, e->chunk + k) : sim_bytes(i, e->chunk + k);
+        const uint8_t *p = x->vice == V_LIE || x->vice == V_PERJURE ? sim_flipped(i, e->chunk + k)
+                                                                    : sim_bytes(i, e->chunk + k);
         memcpy(sha[k], sim_sha(p, storage_chunk_len(s->size, e->chunk + k)), SHA256_SIZE);
     }
     if (x->vice == V_LIE) {
         object[0] ^= 1;
+    }
+    if (x->vice == V_PERJURE) {
+        struct sha256 all;
+        sha256_init(&all);
+        for (uint32_t k = 0; k < storage_chunks(s->size); k++) {
+            sha256_add(&all, sim_sha(sim_flipped(i, k), storage_chunk_len(s->size, k)),
+                       SHA256_SIZE);
+        }
+        sha256_done(&all, object);
     }
     fetch_on_digests(s->f, x->slot, e->id, s->size + (x->vice == V_OTHER_SIZE),
                      e->chunk + (x->vice == V_ODD_DIGESTS), e->n, sha[0], BASIS_ORIGIN, object);
