@@ -457,7 +457,7 @@ int fetch_open(const struct fetch_opts *o, struct fetch **out, struct err *e)
     f->o.max_bytes = o->max_bytes ? o->max_bytes : MAX_BYTES;
     f->o.no_source_ms = o->no_source_ms ? o->no_source_ms : NO_SOURCE_MS;
     f->o.give_up_ms = o->give_up_ms ? o->give_up_ms : GIVE_UP_MS;
-    f->o.sample_bytes = o->sample_bytes ? o->sample_bytes : STORAGE_CHUNK;
+    f->o.sample_bytes = o->sample_bytes ? o->sample_bytes : FETCH_SAMPLE_BYTES;
     f->random = o->seed | 1;
     for (int i = 0; i < FETCH_PRIOS; i++) {
         link_init(&f->waiting[i]);

@@ -70,9 +70,9 @@
 #define FETCH_OTHERS_MAX 256                     /* objects under way that others want */
 #define FETCH_OTHERS_LEASE_MAX 64                /* and of those by lease */
 /* Samples of what rests on one member's word alone (fetch_sample.c) */
-#define FETCH_SAMPLE_NS (5 * FETCH_S) /* without one: the origin does not answer */
-#define FETCH_SAMPLE_WAIT_NS \
-    (500 * FETCH_MS) /* for a smaller object than fetch_opts.sample_bytes */
+#define FETCH_SAMPLE_NS (10 * FETCH_S)     /* without a chunk of one: the origin does not answer */
+#define FETCH_SAMPLE_WAIT_NS (3 * FETCH_S) /* for a smaller object */
+#define FETCH_SAMPLE_BYTES ((uint64_t)FETCH_RUN_MAX * STORAGE_CHUNK)
 /* Faults */
 #define FETCH_DEAD_MIN_NS (2 * FETCH_S) /* no byte for eight hedge times, within these bounds: */
 #define FETCH_DEAD_MAX_NS (8 * FETCH_S) /* its Gets are given up */
@@ -155,6 +155,9 @@ struct fetch_ops {
      * WIRE_TAKE_MAX. */
     void (*send_take)(void *ctx, uint32_t peer, const struct object_key *k, const uint32_t *chunks,
                       uint32_t n);
+    /* A large object is held on a word that has not been compared: have a few small ones of its
+     * kind asked for. False: there are none. May be NULL. */
+    bool (*want_small)(void *ctx, struct object_key like);
     /* A member says that the origin has asked to be left alone for so long. May be NULL. */
     void (*origin_busy)(void *ctx, uint64_t ms);
 };
@@ -167,10 +170,10 @@ struct fetch_opts {
     uint64_t max_bytes;    /* 256 MiB: sizes of the objects under way; twice that with demands */
     uint64_t no_source_ms; /* 5000: how long an object that nobody can give is waited for */
     uint64_t give_up_ms;   /* 30000: without any byte for an object, and without an origin */
-    /* While an origin answers: so many chunks of each kind (0 and the others) of a member's lone
+    /* While an origin answers: so many objects of each kind (0 and the others) on a member's lone
      * word must have equalled the origin's before what rests on it is handed over; 0: none. */
     uint32_t samples;
-    uint64_t sample_bytes; /* smaller chunks are taken for it if there are any; STORAGE_CHUNK */
+    uint64_t sample_bytes; /* of a larger object one chunk is enough; FETCH_SAMPLE_BYTES */
     uint64_t seed;         /* of the choice: a secret */
     const char *(*name_of)(void *ctx, struct object_key k, char *buf, size_t n); /* may be NULL */
     void *name_ctx;
@@ -353,7 +356,7 @@ struct fetch_stats {
     uint64_t leases, passed_on; /* objects asked by lease; leases that did not do */
     uint64_t takes;             /* objects fetched out of order */
     uint64_t lease_bytes;       /* of peer_bytes: came by lease */
-    uint64_t samples, sample_bytes, samples_false; /* chunks compared with the origin's */
+    uint64_t samples, sample_bytes, samples_false; /* objects compared with the origin's */
     uint64_t uncompared; /* objects used on one member's word with no origin to compare it with */
     uint32_t waiting, begun, wants, peers;
     uint64_t buffered;  /* bytes of objects under way (the storage holds them) */

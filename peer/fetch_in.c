@@ -438,7 +438,7 @@ void fetch_on_origin_data(struct fetch *f, uint64_t id, uint32_t chunk, const ui
         return;
     }
     if (sample) {
-        sample_came(f, g, same, n);
+        sample_came(f, g, chunk, same, n);
     }
     if (c->basis != BASIS_NONE && c->basis < BASIS_ORIGIN && !same) {
         /* Whoever stated the digest told something false: nothing of its word is kept. */

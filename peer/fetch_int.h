@@ -124,6 +124,7 @@ struct flight {
     uint64_t no_source; /* since when nobody can give it, 0: somebody can */
     uint64_t retry_put;
     uint64_t held_since;
+    bool asked_small, small_comes;
     struct link gets;  /* by get.in_flight */
     uint32_t n_gets;   /* of peers */
     struct fmember *m; /* [FETCH_MEMBERS_MAX] when begun */
@@ -497,8 +498,8 @@ void word_denied(struct fetch *f, struct flight *fl, uint32_t m, const char *why
 bool sample_holds(struct fetch *f, struct flight *fl);
 void sample_run(struct fetch *f);                     /* what is held: ask, hand over, throw away */
 void sample_drop(struct fetch *f, struct flight *fl); /* it ends */
-/* The chunk that the Get was for is there, n bytes; same: as the member said. */
-void sample_came(struct fetch *f, struct get *g, bool same, size_t n);
+/* A chunk of such a Get is there, n bytes, still open; same: as the member said. */
+void sample_came(struct fetch *f, struct get *g, uint32_t chunk, bool same, size_t n);
 void sample_over(struct fetch *f, struct get *g); /* it is closed */
 void sample_failed(struct fetch *f);              /* the origin did not give one */
 

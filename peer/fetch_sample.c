@@ -119,13 +119,22 @@ static uint32_t rand_below(struct fetch *f, uint32_t n)
     return (uint32_t)((f->random >> 32) * n >> 32);
 }
 
+static bool large(const struct fetch *f, const struct flight *fl)
+{
+    return fl->size > f->o.sample_bytes || fl->n > FETCH_RUN_MAX;
+}
+
+/* The whole object, if it is not large; else one chunk of what rests on m. */
 static void ask(struct fetch *f, struct flight *fl, uint32_t m, uint32_t chunks)
 {
-    uint32_t k = rand_below(f, chunks), i = 0;
-    while (word_of(fl, i) != m || k-- > 0) {
-        i++;
+    uint32_t k = rand_below(f, chunks), i = 0, n = fl->n;
+    if (large(f, fl)) {
+        while (word_of(fl, i) != m || k-- > 0) {
+            i++;
+        }
+        n = 1;
     }
-    if (!get_send(f, fl, &f->origin, i, 1, GET_PLAIN)) {
+    if (!get_send(f, fl, &f->origin, i, n, GET_PLAIN)) {
         struct get *g = get_of_flight(fl->gets.prev);
         g->sample = fl->m[m].rec;
         g->sample->sampling[kind_of(fl)]++;
@@ -133,26 +142,17 @@ static void ask(struct fetch *f, struct flight *fl, uint32_t m, uint32_t chunks)
     }
 }
 
-/* A smaller one may be through soon: of a small model a large chunk would be a large share. */
-static bool smaller_comes(const struct fetch *f, const struct flight *fl)
+/* Smaller ones, of which a sample costs less, may be through soon: some are asked for. */
+static bool smaller_comes(struct fetch *f, struct flight *fl)
 {
-    if (flight_chunk_bytes(fl) <= (double)f->o.sample_bytes ||
-        f->now - fl->held_since >= FETCH_SAMPLE_WAIT_NS) {
+    if (!large(f, fl) || !f->o.ops.want_small || f->now - fl->held_since >= FETCH_SAMPLE_WAIT_NS) {
         return false;
     }
-    for (int p = 0; p < FETCH_PRIOS; p++) {
-        const struct link *lists[] = {&f->waiting[p], &f->waiting[p + FETCH_PRIOS], &f->begun[p]};
-        for (int k = 0; k < 3; k++) {
-            for (struct link *l = lists[k]->next; l != lists[k]; l = l->next) {
-                const struct flight *x = flight_of(l);
-                if (kind_of(x) == kind_of(fl) &&
-                    flight_chunk_bytes(x) <= (double)f->o.sample_bytes) {
-                    return true;
-                }
-            }
-        }
+    if (!fl->asked_small) {
+        fl->asked_small = true;
+        fl->small_comes = f->o.ops.want_small(f->o.ops.ctx, fl->key);
     }
-    return false;
+    return fl->small_comes;
 }
 
 static void look(struct fetch *f, struct flight *fl)
@@ -169,8 +169,7 @@ static void look(struct fetch *f, struct flight *fl)
         return;
     }
     if (r && fl->gets.next != &fl->gets) { /* its sample is under way */
-        uint64_t end = get_of_flight(fl->gets.next)->sent + FETCH_SAMPLE_NS;
-        end = u64_max(end, fl->held_since + FETCH_SAMPLE_NS);
+        uint64_t end = get_of_flight(fl->gets.next)->last + FETCH_SAMPLE_NS;
         if (f->now < end) {
             f->look_at = u64_min(f->look_at, end);
             return;
@@ -194,33 +193,35 @@ static void look(struct fetch *f, struct flight *fl)
     }
 }
 
-/* Small ones first, so that the samples of a kind cost little. */
 void sample_run(struct fetch *f)
 {
-    for (int large = 0; large < 2 && f->n_held; large++) {
-        for (int p = FETCH_DEMAND; p >= FETCH_BACKGROUND; p--) {
-            for (struct link *l = f->begun[p].next, *next; l != &f->begun[p]; l = next) {
-                struct flight *fl = flight_of(l);
-                next = l->next;
-                if (fl->held && large == (flight_chunk_bytes(fl) > (double)f->o.sample_bytes)) {
-                    look(f, fl);
-                }
+    for (int p = FETCH_DEMAND; p >= FETCH_BACKGROUND && f->n_held; p--) {
+        for (struct link *l = f->begun[p].next, *next; l != &f->begun[p]; l = next) {
+            struct flight *fl = flight_of(l);
+            next = l->next;
+            if (fl->held) {
+                look(f, fl);
             }
         }
     }
 }
 
-void sample_came(struct fetch *f, struct get *g, bool same, size_t n)
+void sample_came(struct fetch *f, struct get *g, uint32_t chunk, bool same, size_t n)
 {
     struct flight *fl = g->fl;
     struct record *r = g->sample;
-    f->s.samples++;
     f->s.sample_bytes += n;
     f->sample_quiet = 0;
     if (same) {
-        r->agreed[kind_of(fl)]++;
+        bool last = g->open == 1ull << (chunk - g->first);
+        f->s.samples += last && fl->held;
+        r->agreed[kind_of(fl)] += last && fl->held;
         return;
     }
+    if (!fl->held) {
+        return; /* found out already: the rest of it comes as from the origin */
+    }
+    f->s.samples++;
     f->s.samples_false++;
     for (uint32_t m = 0; m < fl->n_members; m++) {
         /* who says that it downloaded it itself is the one to blame */

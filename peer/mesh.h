@@ -205,6 +205,7 @@ struct mesh_model {
     int (*wanted)(void *ctx, struct object_key k, enum fetch_prio prio);
     uint32_t samples; /* as fetch_opts */
     uint64_t sample_bytes;
+    bool (*want_small)(void *ctx, struct object_key like); /* as fetch_ops; may be NULL */
 };
 int mesh_set_model(struct mesh *m, const struct mesh_model *model, struct err *e);
 

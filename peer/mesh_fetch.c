@@ -107,6 +107,12 @@ static void op_lied(void *ctx, const uint8_t id[SHA256_SIZE], struct object_key 
     }
 }
 
+static bool op_want_small(void *ctx, struct object_key like)
+{
+    struct mesh *m = ctx;
+    return m->want_small(m->name_ctx, like);
+}
+
 static int op_origin_get(void *ctx, uint64_t id, struct object_key k, uint32_t first, uint32_t n,
                          enum fetch_prio prio, bool sure)
 {
@@ -186,6 +192,7 @@ int mesh_fetch_open(struct mesh *m, struct err *e)
     f.give_up_ms = m->o.give_up_ms;
     f.name_of = m->o.name_of;
     f.samples = m->o.samples;
+    f.ops.want_small = m->want_small ? op_want_small : NULL;
     f.sample_bytes = m->o.sample_bytes;
     if (crypto_random(&f.seed, sizeof f.seed, e)) {
         return e->code;

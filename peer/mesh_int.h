@@ -131,6 +131,7 @@ struct mesh {
     bool origin_up;
     bool said_works, said_busy; /* of the origin, to members */
     int (*wanted)(void *ctx, struct object_key k, enum fetch_prio prio); /* ctx: name_ctx */
+    bool (*want_small)(void *ctx, struct object_key like);               /* the same */
     double origin_rate, origin_latency;                                  /* as told, 0: not known */
     bool asleep, closing, closed, pool_closing;
     int open; /* handles and parts whose close is awaited */

@@ -75,6 +75,7 @@ static void note_model(struct mesh *m, struct note *n)
     m->o.name_of = a->name_of;
     m->name_ctx = a->ctx;
     m->wanted = a->wanted;
+    m->want_small = a->want_small;
     memcpy(m->o.model_root, a->root, SHA256_SIZE);
     m->o.origin = NULL;
     m->o.samples = a->samples;

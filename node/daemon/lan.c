@@ -17,7 +17,6 @@
 #include <string.h>
 
 #define HAVE_BATCH 4096
-#define SAMPLES 4
 
 struct slot { /* the request for an object; the store has one at a time */
     struct lan *l;
@@ -481,16 +480,10 @@ static struct mesh_extent *extents(const struct model *m, size_t *n)
     return x;
 }
 
-/* How much of a member's lone word is compared with the origin first: little against the model,
- * four chunks of experts and four of the spine from 16 GB on. */
-static void samples(const struct model *m, struct mesh_model *mm)
+/* On the LAN thread. */
+static bool want_small(void *ctx, struct object_key like)
 {
-    uint64_t all = 0;
-    for (uint32_t id = 0; id < model_object_count(m); id++) {
-        all += model_object(m, id)->size;
-    }
-    mm->samples = all >> 32 >= SAMPLES ? SAMPLES : all >> 32 ? (uint32_t)(all >> 32) : 1;
-    mm->sample_bytes = all / 4096 < STORAGE_CHUNK ? all / 4096 : STORAGE_CHUNK;
+    return sample_small(((struct lan *)ctx)->n, like);
 }
 
 int lan_open(struct node *n, struct lan **out, struct err *e)
@@ -517,13 +510,14 @@ int lan_open(struct node *n, struct lan **out, struct err *e)
                             .name_of = name_of,
                             .ctx = l,
                             .wanted = wanted,
+                            .want_small = want_small,
                             .words = words_mesh(n->words)};
     wanted_open(l->st, &l->wanted, NULL);
     struct mesh_extent *x = extents(m, &mm.n_extents);
     int r = l->slots && x ? 0 : err_set(e, ERR_NOMEM, "out of memory");
     if (!r) {
         memcpy(mm.root, model_root(m), SHA256_SIZE);
-        samples(m, &mm);
+        sample_sizes(m, &mm.samples, &mm.sample_bytes);
         mm.extents = x;
         if (store_has_origin(l->st)) {
             store_origin_answer_to(l->st, &answers);

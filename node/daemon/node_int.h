@@ -109,6 +109,13 @@ void lan_meta_bad(void *node);
 void lan_file_read(void *node, struct mesh_file_read *r);
 void lan_bad_copy(void *node, struct object_key k, uint32_t chunk);
 
+/* ---- sample.c ---- */
+
+/* As mesh_model.samples and sample_bytes. */
+void sample_sizes(const struct model *m, uint32_t *samples, uint64_t *bytes);
+/* As mesh_model.want_small. Any thread, does not wait; before pool_stop. */
+bool sample_small(struct node *n, struct object_key like);
+
 /* ---- words.c ---- */
 
 struct words; /* opaque */
