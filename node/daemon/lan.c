@@ -483,7 +483,8 @@ static struct mesh_extent *extents(const struct model *m, size_t *n)
 /* On the LAN thread. */
 static bool want_small(void *ctx, struct object_key like)
 {
-    return sample_small(((struct lan *)ctx)->n, like);
+    struct lan *l = ctx;
+    return sample_small(l->st, l->wanted, like);
 }
 
 int lan_open(struct node *n, struct lan **out, struct err *e)

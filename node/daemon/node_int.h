@@ -113,8 +113,9 @@ void lan_bad_copy(void *node, struct object_key k, uint32_t chunk);
 
 /* As mesh_model.samples and sample_bytes. */
 void sample_sizes(const struct model *m, uint32_t *samples, uint64_t *bytes);
-/* As mesh_model.want_small. Any thread, does not wait; before pool_stop. */
-bool sample_small(struct node *n, struct object_key like);
+/* As mesh_model.want_small: they are brought to the disk. */
+struct wanted;
+bool sample_small(struct store *st, struct wanted *w, struct object_key like);
 
 /* ---- words.c ---- */
 

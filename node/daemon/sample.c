@@ -3,10 +3,8 @@
  * small objects for it. See node_int.h. */
 #include "node/daemon/node_int.h"
 
-#include "node/store/share.h"
+#include "node/daemon/wanted.h"
 #include "proto/base/clock.h"
-
-#include <stdlib.h>
 
 #define SAMPLES 4
 #define SAMPLE_SHARE 1024 /* of the model is what a small object has at most */
@@ -24,18 +22,15 @@ void sample_sizes(const struct model *m, uint32_t *samples, uint64_t *bytes)
     *bytes = all / SAMPLE_SHARE < SAMPLE_MAX ? all / SAMPLE_SHARE : SAMPLE_MAX;
 }
 
-struct small_job {
-    struct pool_job j;
-    struct node *n;
-};
-
 /* Any of the small ones of the spine that are not here yet: all are wanted soon when one is. */
-static void small_run(struct pool_job *j)
+bool sample_small(struct store *st, struct wanted *w, struct object_key like)
 {
-    struct store *st = ((struct small_job *)j)->n->st;
     const struct model *m = store_model(st);
-    uint32_t ids[SMALL_ONES], seen = 0, samples;
+    uint32_t ids[SMALL_ONES], seen = 0, samples, asked = 0;
     uint64_t x = clock_ns() | 1, bytes;
+    if (like.kind != STORE_KEY_SPINE) {
+        return false;
+    }
     sample_sizes(m, &samples, &bytes);
     for (uint32_t id = 0; id < model_object_count(m); id++) {
         const struct model_object *o = model_object(m, id);
@@ -52,19 +47,8 @@ static void small_run(struct pool_job *j)
             ids[at] = id;
         }
     }
-    store_hint(st, ids, seen < SMALL_ONES ? seen : SMALL_ONES);
-    free(j);
-}
-
-bool sample_small(struct node *n, struct object_key like)
-{
-    struct small_job *j = like.kind == STORE_KEY_SPINE ? calloc(1, sizeof *j) : NULL;
-    if (j) {
-        *j = (struct small_job){.j.run = small_run, .n = n};
-        if (pool_add(n->pool, &j->j)) {
-            return true;
-        }
-        free(j);
+    for (uint32_t i = 0; i < seen && i < SMALL_ONES; i++) {
+        asked += !wanted_ask(w, store_key(st, ids[i]), STORE_DEMAND);
     }
-    return false;
+    return asked > 0;
 }
