@@ -150,7 +150,8 @@ static bool smaller_comes(struct fetch *f, struct flight *fl)
     }
     if (!fl->asked_small) {
         fl->asked_small = true;
-        fl->small_comes = f->o.ops.want_small(f->o.ops.ctx, fl->key);
+        /* what nobody waits for comes in an order of its own, small ones too */
+        fl->small_comes = fl->prio < FETCH_DEMAND || f->o.ops.want_small(f->o.ops.ctx, fl->key);
     }
     return fl->small_comes;
 }
