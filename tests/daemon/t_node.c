@@ -141,7 +141,9 @@ static void test_from_a_peer(void **state)
     kit_close(&a);
     kit_open(&c, url, &b);
     kit_get_all(&c, 0, 3);
-    assert_int_equal(kit_stats(&c).peer_bytes, meta + kit_bytes(&c, 0, 3));
+    /* small ones of the spine may have come beside them, for samples of B's word */
+    assert_true(kit_stats(&c).peer_bytes >= meta + kit_bytes(&c, 0, 3));
+    assert_true(kit_stats(&c).peer_bytes <= meta + all);
     kit_end(&c);
     kit_end(&b);
     kit_end(&a);
