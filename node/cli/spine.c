@@ -116,6 +116,7 @@ static int measure(struct cli_session *s, struct spine_facts *f, struct err *e)
             took = clock_s() - at;
             t[1] = took < t[1] ? took : t[1];
         }
+        (void)sink;
         f->ratio = (double)size / (double)n;
         f->unpack = (double)n / larger(t[0], 1e-9);
         f->read = (double)n / larger(t[1], 1e-9);

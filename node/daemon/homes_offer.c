@@ -16,6 +16,15 @@
 #define LOOK_AT 64     /* of the longest unused */
 #define LAST_AT_ONCE 8 /* last copies offered in one round */
 
+/* We have asked the same of the same member at the same time: of two the lower id keeps it. Else
+ * both would, and a full shoal have one place less for ten minutes. */
+static bool crossed(const struct homes *h, const struct homes_note *x)
+{
+    return h->offered_at[x->o] && h->offered_to[x->o] == num_get_le64(x->from.b) &&
+           clock_ns() - h->offered_at[x->o] < HOMES_OFFER_MS * MS_NS &&
+           memcmp(x->from.b, h->m[0].id.b, sizeof x->from.b) < 0;
+}
+
 /* We hold it and keep it from now on: say so. */
 static void keep(struct homes *h, uint32_t o, const struct key_id *to)
 {
@@ -34,7 +43,9 @@ static void on_offer(struct homes *h, const struct homes_note *x)
     const struct homes_member *me = &h->m[0];
     uint64_t coming = homes_warming(h) ? h->coming[0] : 0;
     if (homes_bit(me->held, x->o)) {
-        keep(h, x->o, &x->from);
+        if (!crossed(h, x)) {
+            keep(h, x->o, &x->from);
+        }
     } else if (h->may_background && homes_member(h, &x->from) &&
                me->used + coming + (uint64_t)(h->n_flying + 1) * h->expert <= me->budget) {
         homes_want(h, x->o, HOMES_ACCEPTED, &x->from);
@@ -151,8 +162,8 @@ static uint64_t offer_rank(struct homes *h, enum place_rank rank, uint64_t need,
     unsigned made = 0;
     for (size_t i = 0; i < n && need; i++) {
         uint32_t o = h->number[ids[i]];
-        if (o >= h->n_experts) {
-            continue;
+        if (o >= h->n_experts || (rank == PLACE_HOME && h->kept_until[o] > now)) {
+            continue; /* the second: somebody lets its copy go because we said Kept */
         }
         if (h->offered_at[o] && now - h->offered_at[o] < HOMES_OFFER_MS * MS_NS) {
             need--; /* an answer may come */

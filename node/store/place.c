@@ -40,7 +40,11 @@ static char *path_line(const char **p, const char *end)
     if (!n || n >= PLACE_PATH_MAX || **p != '/' || memchr(*p, 0, n)) {
         return NULL;
     }
-    char *s = strndup(*p, n);
+    char *s = malloc(n + 1);
+    if (s) { /* no strndup: nothing behind `end` may be looked at, and there need be no NUL */
+        memcpy(s, *p, n);
+        s[n] = 0;
+    }
     *p = nl + 1;
     return s;
 }
