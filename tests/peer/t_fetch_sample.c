@@ -201,25 +201,33 @@ static void believed_again(void **state)
     sim_free(s);
 }
 
-/* Members come and go, wants are cancelled and raised, the origin fails now and then: a liar among
- * them never gets a byte through while there is an origin. */
+/* Members come and go, wants are cancelled and raised: one liar among them never gets a byte
+ * through while the origin answers in time. Two that tell the same lie are two members' word, not
+ * one's. */
 static void chaos(void **state)
 {
-    uint64_t compared = 0, lies = 0;
+    uint64_t compared = 0, lies = 0, judged = 0;
     for (uint32_t seed = 1; seed <= 60; seed++) {
         struct sim *s = with_samples(seed * 7919);
-        s->size = 1 + (uint64_t)sim_rand(s, 20) * (sim_rand(s, 1000) * 1000 + 500);
-        sim_origin(s, 5e6 + sim_rand(s, 50) * 1e6, (1 + sim_rand(s, 60)) * MS);
-        uint32_t n = 2 + sim_rand(s, 6), next = 0, of[64];
+        /* each drawn in a statement of its own: compilers differ in the order within one */
+        uint64_t parts = sim_rand(s, 20), part = sim_rand(s, 1000) * 1000 + 500;
+        double rate = 5e6 + sim_rand(s, 50) * 1e6;
+        s->size = 1 + parts * part;
+        sim_origin(s, rate, (1 + sim_rand(s, 60)) * MS);
+        uint32_t n = 2 + sim_rand(s, 6), next = 0, perjurers = 0, of[64];
         for (uint32_t i = 0; i < n; i++) {
             int v = sim_rand(s, 3)   ? V_NONE
                     : sim_rand(s, 2) ? V_PERJURE
                                      : (int)sim_rand(s, V_COUNT);
-            sim_peer(s, (enum vice)v, 1e6 + sim_rand(s, 120) * 1e6, sim_rand(s, 5000) * 1000);
+            perjurers += v == V_PERJURE;
+            rate = 1e6 + sim_rand(s, 120) * 1e6;
+            sim_peer(s, (enum vice)v, rate, sim_rand(s, 5000) * 1000);
         }
         struct fetch_want *open[64] = {0};
         for (int k = 0; k < 200; k++) {
-            uint32_t what = sim_rand(s, 10), i = sim_rand(s, 64), p = sim_rand(s, n);
+            uint32_t what = sim_rand(s, 10);
+            uint32_t i = sim_rand(s, 64);
+            uint32_t p = sim_rand(s, n);
             if (what < 6) {
                 if (!open[i] || s->done[of[i]].times) {
                     of[i] = next++;
@@ -241,7 +249,10 @@ static void chaos(void **state)
             sim_until(s, s->now + sim_rand(s, 100) * MS);
         }
         assert_true(sim_run(s, s->now + 1000 * S));
-        assert_int_equal(s->wrong_bytes, 0);
+        if (perjurers < 2 && !stats(s).uncompared) {
+            assert_int_equal(s->wrong_bytes, 0);
+            judged++;
+        }
         assert_int_equal(s->f->n_held, 0);
         compared += stats(s).samples;
         lies += stats(s).samples_false;
@@ -249,7 +260,7 @@ static void chaos(void **state)
     }
     print_message("chaos: %llu samples, %llu of them false\n", (unsigned long long)compared,
                   (unsigned long long)lies);
-    assert_true(lies > 0);
+    assert_true(lies > 0 && judged >= 30);
 }
 
 int main(void)
