@@ -25,8 +25,7 @@ struct unit {
     const char *name;            /* as unit_name makes it */
     const char *args[UNIT_ARGS]; /* [0]: the program's absolute path */
     size_t n;
-    const char
-        *log; /* absolute path of what it says; systemd keeps a journal and takes no notice */
+    const char *log; /* absolute path of what it says; systemd has a journal instead */
 };
 
 /* Append the service's name: one for the user's own home, and one for each other folder, which is
@@ -44,8 +43,7 @@ struct unit_step {
     char word[UNIT_STEP_WORDS][UNIT_WORD];
     size_t n;
     bool may_fail; /* it ends what perhaps does not run */
-    unsigned
-        again; /* how often it is tried again, a second apart: launchd is still ending another */
+    unsigned again; /* tries more, a second apart: launchd may still be ending another */
 };
 /* The commands that begin (path: the file, which is there) or end the service. Return how many. */
 size_t unit_begin(enum unit_kind k, const char *name, const char *path, unsigned uid,
