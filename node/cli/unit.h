@@ -42,7 +42,7 @@ int unit_text(enum unit_kind k, const struct unit *u, struct buf *out, struct er
 struct unit_step {
     char word[UNIT_STEP_WORDS][UNIT_WORD];
     size_t n;
-    bool may_fail; /* it ends what perhaps does not run */
+    bool may_fail;  /* it ends what perhaps does not run */
     unsigned again; /* tries more, a second apart: launchd may still be ending another */
 };
 /* The commands that begin (path: the file, which is there) or end the service. Return how many. */
