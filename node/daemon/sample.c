@@ -34,7 +34,7 @@ bool sample_small(struct store *st, struct wanted *w, struct object_key like)
     sample_sizes(m, &samples, &bytes);
     for (uint32_t id = 0; id < model_object_count(m); id++) {
         const struct model_object *o = model_object(m, id);
-        if (o->kind != MODEL_SPINE || o->size > bytes ||
+        if (o->kind != MODEL_SPINE || o->size > bytes || model_unread(o) ||
             store_storage_ops.have(st, store_key(st, id))) {
             continue;
         }

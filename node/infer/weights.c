@@ -44,9 +44,7 @@ static size_t layer_ids(const struct infer *f, uint32_t l, uint32_t *ids, uint32
     size_t n = 0;
     for (uint32_t r = 0; r < MODEL_LAYER_ROLE_COUNT; r++) {
         uint32_t id = model_spine_id(f->m, l, (enum model_role)r);
-        /* The first layer has an attention mix on disk that nothing uses: its bank is empty. */
-        bool unused = l == 0 && (r == MODEL_ATTN_RES_NORM || r == MODEL_ATTN_RES_PROJ);
-        if (id != MODEL_NONE && !unused) {
+        if (id != MODEL_NONE && !model_unread(model_object(f->m, id))) {
             ids[n] = id;
             slot[n++] = r;
         }

@@ -169,6 +169,12 @@ uint32_t model_spine_id(const struct model *m, uint32_t layer, enum model_role r
     return layer < m->cfg.n_layers ? m->role_id[layer * MODEL_LAYER_ROLE_COUNT + role] : MODEL_NONE;
 }
 
+bool model_unread(const struct model_object *o)
+{
+    return o->kind == MODEL_SPINE && o->layer == 0 &&
+           (o->index == MODEL_ATTN_RES_NORM || o->index == MODEL_ATTN_RES_PROJ);
+}
+
 uint32_t model_expert_id(const struct model *m, uint32_t layer, uint32_t x)
 {
     if (layer < m->cfg.first_dense || layer >= m->cfg.n_layers || x >= m->cfg.n_experts) {

@@ -173,6 +173,9 @@ const struct model_object *model_object(const struct model *m, uint32_t id);
 /* Object id, or MODEL_NONE when this layer has no such tensor. layer is ignored for global roles.
  */
 uint32_t model_spine_id(const struct model *m, uint32_t layer, enum model_role role);
+/* True for what is on disk and nothing reads: the attention mix of the first layer, whose bank is
+ * empty. A token needs all of the spine but these. */
+bool model_unread(const struct model_object *o);
 /* Object id of expert `e` of MoE layer `layer`, or MODEL_NONE. */
 uint32_t model_expert_id(const struct model *m, uint32_t layer, uint32_t e);
 /* "expert 12/345", "layer 3 self_attn.q_proj.weight", ...: for sentences. Writes at most n bytes.

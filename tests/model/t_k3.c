@@ -218,6 +218,14 @@ static void t_spine(void **state)
     assert_int_equal(model_spine_id(m, 0, MODEL_ROUTER), MODEL_NONE);
     assert_int_equal(model_spine_id(m, 1, MODEL_MLP_UP), MODEL_NONE);
     assert_int_equal(model_spine_id(m, 3, MODEL_KDA_Q), MODEL_NONE);
+    uint32_t unread = 0;
+    for (uint32_t id = 0; id < model_object_count(m); id++) {
+        unread += model_unread(model_object(m, id));
+    }
+    assert_int_equal(unread, 2);
+    assert_true(model_unread(model_object(m, model_spine_id(m, 0, MODEL_ATTN_RES_PROJ))));
+    assert_false(model_unread(model_object(m, model_spine_id(m, 0, MODEL_MLP_RES_PROJ))));
+    assert_false(model_unread(model_object(m, model_spine_id(m, 1, MODEL_ATTN_RES_PROJ))));
     char name[64];
     assert_string_equal(model_object_name(m, model_expert_id(m, 12, 345), name, sizeof name),
                         "expert 12/345");
