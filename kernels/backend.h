@@ -13,7 +13,8 @@
  * Every float stored passes the small-number rule z() of NUMERICS.md. Counts and sizes are at least
  * 1 (mla's rope may be 0), a stride is at least its row; columns of one wider array do not overlap.
  *
- * Threads: one thread at a time uses a backend; buffers may be filled by others before submit. */
+ * Threads: one thread at a time uses a backend, but alloc and free, which any may call at any time;
+ * buffers may be filled by others before submit. */
 #ifndef SHOAL_KERNELS_BACKEND_H
 #define SHOAL_KERNELS_BACKEND_H
 
@@ -205,7 +206,8 @@ struct kern_cmd {
 /* ---- the backend ---- */
 
 struct kern_backend {
-    /* Zeroed, page-aligned, never moved; NULL without memory. */
+    /* Zeroed, page-aligned, never moved; NULL without memory. What is freed may be in use by
+     * commands that were submitted; what is filled anew may not. */
     struct kern_buf *(*alloc)(struct kern_backend *b, size_t size);
     void (*free)(struct kern_backend *b, struct kern_buf *buf); /* buf may be NULL */
     /* Start commands in order; *fence is passed to wait. The commands are copied. Returns 0, or
@@ -214,6 +216,8 @@ struct kern_backend {
     int (*submit)(struct kern_backend *b, const struct kern_cmd *cmds, size_t n, uint64_t *fence);
     /* Returns when everything up to `fence` is visible to the host. */
     int (*wait)(struct kern_backend *b, uint64_t fence);
+    /* The last fence up to which nothing uses any buffer any more. */
+    uint64_t (*done)(struct kern_backend *b);
     void (*close)(struct kern_backend *b);
     const char *name; /* "cpu/avx2", ... for people */
     unsigned threads; /* workers, 1 for a GPU */

@@ -106,6 +106,12 @@ static int cpu_wait(struct kern_backend *b, uint64_t fence)
     return fence <= c->fence ? 0 : KERN_EINVAL;
 }
 
+static uint64_t cpu_done(struct kern_backend *b)
+{
+    const struct cpu *c = b->impl;
+    return c->fence;
+}
+
 static void cpu_close(struct kern_backend *b)
 {
     struct cpu *c = b->impl;
@@ -145,6 +151,7 @@ int kern_cpu_open(const struct kern_cpu_opts *o, struct kern_backend **out)
         .free = cpu_free,
         .submit = cpu_submit,
         .wait = cpu_wait,
+        .done = cpu_done,
         .close = cpu_close,
         .name = c->name,
         .threads = kern_pool_threads(c->x.pool),

@@ -4,6 +4,7 @@
 
 #include "kernels/exec.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,59 +22,88 @@ struct gpu {
     struct kern_backend b;
     struct sh_device *d;
     struct gpu_opts o;
-    struct gpu_buf *freed;   /* wait for their last batch */
     struct gpu_buf *scratch; /* or NULL */
     struct sh_launch *plan;  /* of one command */
     size_t plan_n, plan_cap;
-    size_t pending; /* launches in the open batch */
-    uint64_t last;  /* the last batch committed */
     bool failed;
+    /* Buffers come and go on any thread: the store's fill slots while others compute. Of what the
+     * lock guards, the submitting thread alone writes last, pending and the first two counts. */
+    pthread_mutex_t lock;
+    struct gpu_buf *freed; /* wait for their last batch */
+    bool pending;          /* the open batch has launches */
+    uint64_t last;         /* the last batch committed */
     struct gpu_counts counts;
 };
 
-static void drop(struct gpu *g, struct gpu_buf *buf)
+/* Gives memory back to the device, outside of the lock: it takes its time. */
+static void drop(struct gpu *g, struct gpu_buf *list)
 {
-    g->counts.allocated -= buf->b.size;
-    g->d->free(g->d, &buf->m);
-    free(buf);
+    while (list) {
+        struct gpu_buf *buf = list;
+        size_t size = buf->b.size;
+        list = buf->next;
+        g->d->free(g->d, &buf->m);
+        free(buf);
+        pthread_mutex_lock(&g->lock);
+        g->counts.allocated -= size;
+        pthread_mutex_unlock(&g->lock);
+    }
 }
 
 /* Memory whose last user is done goes. */
 static void reap(struct gpu *g)
 {
-    uint64_t done = g->d->done(g->d);
+    struct gpu_buf *gone = NULL;
+    pthread_mutex_lock(&g->lock);
+    uint64_t done = g->freed ? g->d->done(g->d) : 0;
     for (struct gpu_buf **p = &g->freed; *p;) {
         struct gpu_buf *buf = *p;
         if (buf->last <= done) {
             *p = buf->next;
-            drop(g, buf);
+            buf->next = gone;
+            gone = buf;
         } else {
             p = &buf->next;
         }
     }
+    pthread_mutex_unlock(&g->lock);
+    drop(g, gone);
+}
+
+static void account(struct gpu *g, size_t add, size_t sub)
+{
+    pthread_mutex_lock(&g->lock);
+    g->counts.allocated += add - sub;
+    pthread_mutex_unlock(&g->lock);
 }
 
 static struct gpu_buf *take(struct gpu *g, size_t size)
 {
     reap(g);
-    if (size > g->d->limit || g->counts.allocated > g->d->limit - size) {
+    pthread_mutex_lock(&g->lock);
+    bool fits = size <= g->d->limit && g->counts.allocated <= g->d->limit - size;
+    g->counts.allocated += fits ? size : 0;
+    pthread_mutex_unlock(&g->lock);
+    if (!fits) {
         return NULL;
     }
     struct gpu_buf *buf = calloc(1, sizeof *buf);
     if (!buf || g->d->alloc(g->d, size, &buf->m)) {
+        account(g, 0, size);
         free(buf);
         return NULL;
     }
     buf->b = (struct kern_buf){buf->m.host, size, buf->m.handle};
-    g->counts.allocated += size;
     return buf;
 }
 
 static void give(struct gpu *g, struct gpu_buf *buf)
 {
-    buf->last = g->last + (g->pending != 0);
+    pthread_mutex_lock(&g->lock);
+    buf->last = g->last + g->pending;
     buf->next = g->freed;
     g->freed = buf;
+    pthread_mutex_unlock(&g->lock);
     reap(g);
 }
 
@@ -130,13 +160,15 @@ static int commit(struct gpu *g)
     if (!g->pending) {
         return 0;
     }
-    g->pending = 0;
+    pthread_mutex_lock(&g->lock);
+    g->pending = false;
     int rc = g->d->commit(g->d, &g->last);
+    g->counts.batches += !rc;
+    pthread_mutex_unlock(&g->lock);
     if (rc) {
         g->failed = true;
         return rc;
     }
-    g->counts.batches++;
     /* Far ahead, the host would only pile up work and memory. */
     return g->last > GPU_AHEAD ? wait_for(g, g->last - GPU_AHEAD) : 0;
 }
@@ -153,7 +185,7 @@ static int scratch_for(struct gpu *g, size_t need)
     }
     g->scratch = take(g, need);
     if (!g->scratch && g->last) { /* what is in flight may hold the memory */
-        if (commit(g) || wait_for(g, g->last)) {
+        if (wait_for(g, g->last)) {
             return KERN_EINVAL;
         }
         g->scratch = take(g, need);
@@ -177,33 +209,37 @@ static int on_cpu(struct gpu *g, const struct kern_cmd *c)
     if (commit(g) || wait_for(g, g->last)) {
         return KERN_EINVAL;
     }
+    pthread_mutex_lock(&g->lock);
     g->counts.on_cpu++;
+    pthread_mutex_unlock(&g->lock);
     int rc = g->o.cpu->submit(g->o.cpu, c, 1, &fence);
     return rc ? rc : g->o.cpu->wait(g->o.cpu, fence);
 }
 
+static int encode(struct gpu *g, const struct sh_launch *l)
+{
+    void *handle[SH_BUFFERS] = {0};
+    for (uint32_t k = 0; k < l->buffers; k++) {
+        handle[k] = l->buf[k].buf->impl;
+    }
+    int rc = g->d->encode(g->d, l, handle);
+    if (!rc && !g->pending) {
+        pthread_mutex_lock(&g->lock);
+        g->pending = true;
+        pthread_mutex_unlock(&g->lock);
+    }
+    return rc;
+}
+
 static int one(struct gpu *g, const struct kern_cmd *c)
 {
-    size_t need;
-    if (!sh_plan_scratch(c, &g->o.plan, &need)) {
-        return KERN_ENOMEM;
-    }
-    int rc = scratch_for(g, need);
-    if (rc) {
-        return rc;
-    }
     g->plan_n = 0;
-    rc = sh_plan(c, &g->o.plan, g->scratch ? &g->scratch->b : NULL, keep, g);
+    int rc = sh_plan(c, &g->o.plan, g->scratch ? &g->scratch->b : NULL, keep, g);
     if (rc == KERN_ENOTSUP || (!rc && !allowed(g))) {
         return on_cpu(g, c);
     }
     for (size_t i = 0; !rc && i < g->plan_n; i++) {
-        void *handle[SH_BUFFERS] = {0};
-        for (uint32_t k = 0; k < g->plan[i].buffers; k++) {
-            handle[k] = g->plan[i].buf[k].buf->impl;
-        }
-        rc = g->d->encode(g->d, &g->plan[i], handle);
-        g->pending += !rc;
+        rc = encode(g, &g->plan[i]);
     }
     return rc;
 }
@@ -212,24 +248,36 @@ static int gpu_submit(struct kern_backend *b, const struct kern_cmd *cmds, size_
                       uint64_t *fence)
 {
     struct gpu *g = b->impl;
-    for (size_t i = 0; i < n; i++) { /* nothing is started when one cannot be right */
+    size_t most = 0;
+    for (size_t i = 0; i < n; i++) { /* nothing is started when one cannot be right, */
+        size_t need;
         if (kern_check_cmd(&cmds[i])) {
             return KERN_EINVAL;
         }
+        if (!sh_plan_scratch(&cmds[i], &g->o.plan, &need)) {
+            return KERN_ENOMEM;
+        }
+        most = need > most ? need : most;
     }
     if (g->failed) {
         return KERN_EINVAL;
     }
+    int rc = scratch_for(g, most); /* or has no memory: the caller may make room and try again */
+    if (rc) {
+        return rc;
+    }
     for (size_t i = 0; i < n; i++) {
-        int rc = one(g, &cmds[i]);
+        rc = one(g, &cmds[i]);
         if (rc) { /* half a submission would leave the state half moved on: end it all */
             g->d->discard(g->d);
-            g->pending = 0;
+            pthread_mutex_lock(&g->lock);
+            g->pending = false;
+            pthread_mutex_unlock(&g->lock);
             g->failed = g->failed || i > 0;
             return rc;
         }
     }
-    int rc = commit(g);
+    rc = commit(g);
     *fence = g->last;
     return rc;
 }
@@ -240,6 +288,12 @@ static int gpu_wait(struct kern_backend *b, uint64_t fence)
     return fence <= g->last ? wait_for(g, fence) : KERN_EINVAL;
 }
 
+static uint64_t gpu_done(struct kern_backend *b)
+{
+    struct gpu *g = b->impl;
+    return g->d->done(g->d);
+}
+
 static void gpu_close(struct kern_backend *b)
 {
     struct gpu *g = b->impl;
@@ -247,12 +301,9 @@ static void gpu_close(struct kern_backend *b)
     if (g->scratch) {
         give(g, g->scratch);
     }
-    while (g->freed) {
-        struct gpu_buf *buf = g->freed;
-        g->freed = buf->next;
-        drop(g, buf);
-    }
+    drop(g, g->freed);
     g->d->close(g->d);
+    pthread_mutex_destroy(&g->lock);
     free(g->plan);
     free(g);
 }
@@ -261,8 +312,9 @@ int gpu_open(struct sh_device *d, const struct gpu_opts *o, struct kern_backend 
 {
     struct gpu *g = calloc(1, sizeof *g);
     *out = NULL;
-    if (!g) {
+    if (!g || pthread_mutex_init(&g->lock, NULL)) {
         d->close(d);
+        free(g);
         return KERN_ENOMEM;
     }
     g->d = d;
@@ -272,6 +324,7 @@ int gpu_open(struct sh_device *d, const struct gpu_opts *o, struct kern_backend 
         .free = gpu_free,
         .submit = gpu_submit,
         .wait = gpu_wait,
+        .done = gpu_done,
         .close = gpu_close,
         .name = d->name,
         .threads = 1,
@@ -283,6 +336,8 @@ int gpu_open(struct sh_device *d, const struct gpu_opts *o, struct kern_backend 
 
 void gpu_counts(const struct kern_backend *b, struct gpu_counts *c)
 {
-    const struct gpu *g = b->impl;
+    struct gpu *g = b->impl;
+    pthread_mutex_lock(&g->lock);
     *c = g->counts;
+    pthread_mutex_unlock(&g->lock);
 }

@@ -16,7 +16,8 @@ struct sh_mem {
     void *handle; /* the device's */
 };
 
-/* One thread at a time calls it. Launches of all batches take effect in order. */
+/* alloc, free and done may be called on any thread, also beside the others; of these one thread at
+ * a time calls one. Launches of all batches take effect in order. */
 struct sh_device {
     const char *name;
     size_t limit; /* bytes that may be allocated in all */
@@ -45,8 +46,9 @@ struct gpu_opts {
 };
 
 /* Takes the device over, also when it fails. 0 or KERN_ENOMEM. Submissions are batches; a failure
- * of the device shows in wait. Buffers may be freed while commands use them: their memory goes when
- * these are done. */
+ * of the device shows in wait, and in all that comes after it. Buffers may be freed while commands
+ * use them: their memory goes when these are done. KERN_ENOMEM from submit: nothing was started,
+ * and it may be tried again when something was freed. */
 int gpu_open(struct sh_device *d, const struct gpu_opts *o, struct kern_backend **out);
 
 /* For `shoal doctor`: commands that went to the CPU, batches. */

@@ -97,24 +97,101 @@ void cmd_router(struct infer *f, uint32_t l, struct kern_ref x, struct kern_buf 
     k->u.router.scale = c->routed_scale;
 }
 
-int cmds_run(struct infer *f, struct err *e)
+/* ---- submitting ---- */
+
+static int told(const struct infer *f, int r, struct err *e)
+{
+    if (r == KERN_ENOMEM) {
+        return err_set(e, ERR_NOMEM, "out of memory in the forward pass");
+    }
+    return r ? err_set(e, ERR_ARG, "the %s backend refused a command, or failed (%d)", f->be->name,
+                       r)
+             : 0;
+}
+
+/* The views whose commands are done up to `fence`, or all of them. */
+static void give_back(struct infer *f, uint64_t fence, bool all)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < f->n_later; i++) {
+        struct later *x = &f->later[i];
+        if (all || (x->fence && x->fence <= fence)) {
+            timed_release(f, &x->v, false);
+        } else {
+            f->later[kept++] = *x;
+        }
+    }
+    f->n_later = kept;
+}
+
+int cmds_submit(struct infer *f, struct err *e)
 {
     int r = f->cmds.failed ? KERN_ENOMEM : 0;
-    uint64_t fence = 0;
     if (!r && f->cmds.n) {
+        uint64_t fence = f->fence;
         r = f->be->submit(f->be, f->cmds.v, f->cmds.n, &fence);
-        if (!r) {
-            r = f->be->wait(f->be, fence);
+        if (r == KERN_ENOMEM && store_ram_back_off(f->st, ROOM_BYTES)) {
+            r = f->be->submit(f->be, f->cmds.v, f->cmds.n, &fence); /* nothing had been started */
         }
+        f->fence = fence;
         times_computed(f);
     }
     f->cmds.n = 0;
     f->cmds.failed = false;
-    if (r == KERN_ENOMEM) {
-        return err_set(e, ERR_NOMEM, "out of memory in the forward pass");
-    }
     if (r) {
-        return err_set(e, ERR_ARG, "the %s backend refused a command (%d)", f->be->name, r);
+        return told(f, r, e);
     }
+    for (uint32_t i = 0; i < f->n_later; i++) {
+        if (!f->later[i].fence) {
+            f->later[i].fence = f->fence;
+        }
+    }
+    give_back(f, f->be->done(f->be), false);
     return 0;
+}
+
+/* Until what was submitted up to `fence` is done. */
+static int wait_for(struct infer *f, uint64_t fence, struct err *e)
+{
+    int r = f->be->wait(f->be, fence);
+    times_computed(f);
+    if (!r) {
+        give_back(f, fence, false);
+    }
+    return told(f, r, e);
+}
+
+int cmds_run(struct infer *f, struct err *e)
+{
+    int r = cmds_submit(f, e);
+    return r ? r : wait_for(f, f->fence, e);
+}
+
+bool cmds_done(const struct infer *f)
+{
+    return f->be->done(f->be) >= f->fence;
+}
+
+int cmds_release(struct infer *f, struct store_view *v, struct err *e)
+{
+    int r = 0;
+    if (f->n_later == LATER) {
+        r = f->later[0].fence ? 0 : cmds_submit(f, e);
+        r = r || f->n_later < LATER ? r : wait_for(f, f->later[0].fence, e);
+    }
+    if (r) { /* whoever settles has no place for it, so nothing may use it from here on */
+        cmds_settle(f);
+        timed_release(f, v, false);
+        return r;
+    }
+    f->later[f->n_later++] = (struct later){*v, 0};
+    return 0;
+}
+
+void cmds_settle(struct infer *f)
+{
+    f->cmds.n = 0;
+    f->cmds.failed = false;
+    (void)f->be->wait(f->be, f->fence); /* a device that failed uses nothing any more either */
+    give_back(f, 0, true);
 }

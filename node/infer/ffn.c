@@ -91,6 +91,23 @@ static void expert(struct infer *f, const struct store_view *v, uint32_t id, uin
     cmd_matmul(f, w2, g, kern_at(f->s.ey, 0), n)->u.matmul.ymap = ymap;
 }
 
+/* The i-th to arrive. Those that are there are submitted a few at a time; before it is blocked for
+ * one that is not, the memory of all that are held goes back, for the store may need it for that
+ * one. */
+static int next_expert(struct infer *f, struct store_batch *b, uint32_t uses, uint32_t i,
+                       struct err *e)
+{
+    struct store_view v;
+    size_t which;
+    int r = !store_batch_ready(b) ? cmds_run(f, e) : i % TOGETHER == 0 ? cmds_submit(f, e) : 0;
+    r = r ? r : timed_next(f, b, &which, &v, e);
+    if (!r) {
+        expert(f, &v, f->want_e[which], uses);
+        r = cmds_release(f, &v, e);
+    }
+    return r;
+}
+
 static int moe(struct infer *f, uint32_t l, const struct step *s, struct err *e)
 {
     const struct model_config *c = f->c;
@@ -98,6 +115,7 @@ static int moe(struct infer *f, uint32_t l, const struct step *s, struct err *e)
     struct kern_ref xn = kern_at(f->s.xn, 0), z = kern_at(f->s.z, 0), u = kern_at(f->s.u, 0);
     cmd_router(f, l, xn, f->s.rlogits, f->s.ids, f->s.rw, T);
     int r = cmds_run(f, e);
+    r = r ? r : verdict(f, e); /* of the layers before, which were not waited for */
     if (r) {
         return r;
     }
@@ -116,7 +134,7 @@ static int moe(struct infer *f, uint32_t l, const struct step *s, struct err *e)
     cmd_matmul(f, weight_mat(f, l, MODEL_LATENT_DOWN), xn, z, T);
     mlp(f, l, MODEL_SHARED_GATE, MODEL_SHARED_UP, MODEL_SHARED_DOWN, kern_at(f->s.mlp, 0), T);
     bool guess = ahead_record(f, l, s);
-    r = cmds_run(f, e);
+    r = guess ? cmds_run(f, e) : cmds_submit(f, e);
     if (!r && guess) {
         ahead_ask(f, l, T);
     }
@@ -126,14 +144,7 @@ static int moe(struct infer *f, uint32_t l, const struct step *s, struct err *e)
             r = err_set(e, ERR_CANCELLED, "cancelled in layer %u", l);
             break;
         }
-        size_t which;
-        struct store_view v;
-        r = timed_next(f, b, &which, &v, e);
-        if (!r) {
-            expert(f, &v, f->want_e[which], uses);
-            r = cmds_run(f, e);
-            timed_release(f, &v, false);
-        }
+        r = next_expert(f, b, uses, i, e);
     }
     timed_end(f, b);
     if (r) {

@@ -54,7 +54,7 @@ static void check(struct infer *f, struct kern_ref x, size_t n, uint32_t tag)
 }
 
 /* The flag holds 1 + the layer whose sum was not finite, or 1 + n_layers for the head. */
-static int verdict(struct infer *f, struct err *e)
+int verdict(const struct infer *f, struct err *e)
 {
     uint32_t tag = *(const uint32_t *)f->s.flag->host;
     if (!tag) {
@@ -113,7 +113,7 @@ static int leave(struct infer *f, uint32_t nb, struct step *s, struct err *e)
     size_t H = f->c->hidden, plane = (size_t)f->max_rows * H;
     float *p = f->s.p->host, *bank_rows = f->s.bank->host;
     uint32_t kept = 0, runs = 0;
-    int rc = f->cmds.n ? cmds_run(f, e) : 0; /* the embedding is recorded, not yet done */
+    int rc = cmds_run(f, e); /* the embedding, or the last layer */
     if (rc) {
         return rc;
     }
@@ -184,18 +184,22 @@ static int layer(struct infer *f, uint32_t l, uint32_t *nb, struct step *s, stru
     if (!r) {
         cmd_add_rows(f, p, a, p, n);
         check(f, p, n, l + 1);
-        r = cmds_run(f, e); /* before the layer's weights go */
+        /* The next layer is recorded while this one computes; but weights that go are waited for.
+         */
+        r = f->layers[l].resident ? cmds_submit(f, e) : cmds_run(f, e);
     }
-    f->cmds.n = 0;
+    if (r) {
+        cmds_settle(f);
+    }
     layer_drop(f, l);
-    return r ? r : verdict(f, e);
+    return r || !cmds_done(f) ? r : verdict(f, e);
 }
 
 /* Logits of the wanted rows, at most logit_rows at a time. */
 static int head(struct infer *f, uint32_t nb, const struct step *s, float *logits, struct err *e)
 {
     const struct model_config *c = f->c;
-    uint32_t *map = f->s.maps->host, wanted = 0;
+    uint32_t *map = f->s.maps->host, wanted = 0; /* all layers are done */
     for (uint32_t t = 0; t < s->T; t++) {
         if (s->rows[t].want_logits) {
             s->slot[wanted] = s->slot[t];
@@ -226,6 +230,9 @@ static int head(struct infer *f, uint32_t nb, const struct step *s, float *logit
                    c->vocab * sizeof *logits);
         }
     }
+    if (r) {
+        cmds_settle(f);
+    }
     globals_drop(f);
     return r ? r : verdict(f, e);
 }
@@ -238,10 +245,12 @@ static int step(struct infer *f, struct step *s, float *logits, struct err *e)
     for (uint32_t l = 0; l < f->c->n_layers && !r; l++) {
         r = layer(f, l, &nb, s, e);
     }
-    if (!r) {
-        r = head(f, nb, s, logits, e);
+    r = r ? r : cmds_run(f, e);
+    r = r ? r : verdict(f, e);
+    r = r ? r : head(f, nb, s, logits, e);
+    if (r) {
+        cmds_settle(f);
     }
-    f->cmds.n = 0;
     return r;
 }
 

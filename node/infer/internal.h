@@ -19,6 +19,17 @@ struct cmds { /* a recording; grows, reused */
     struct kern_cmd lost; /* where a recording without memory writes */
 };
 
+/* An object that submitted commands use: it goes back to the store when they are done. */
+#define LATER 8
+struct later {
+    struct store_view v;
+    uint64_t fence; /* 0: its commands are recorded, not submitted */
+};
+/* Experts that are there are submitted so many at a time. */
+#define TOGETHER (LATER / 2)
+/* What the store gives back of its memory when the backend has none for its own. */
+#define ROOM_BYTES ((uint64_t)256 << 20)
+
 /* Per-step arrays, each [max_rows] rows wide; see scratch.c for the widths. */
 #define SCRATCH(X) \
     X(p)           \
@@ -110,6 +121,9 @@ struct infer {
     struct scratch s;
     struct kern_buf **fold; /* [kda layers] fold_weights of layers that are not resident, or NULL */
     struct cmds cmds;
+    uint64_t fence; /* of the last submission */
+    struct later later[LATER];
+    uint32_t n_later;
     struct infer_times times;
     uint64_t called, seen; /* when the present call began, up to when its time is accounted for; 0:
                               there is none */
@@ -171,6 +185,9 @@ struct kern_mat weight_mat(const struct infer *f, uint32_t l, enum model_role r)
 struct kern_vec weight_vec(const struct infer *f, uint32_t l, enum model_role r);
 
 /* scratch.c */
+/* Of the backend; when it has no memory, the store gives back some of what nobody uses. NULL: none.
+ */
+struct kern_buf *infer_buf(struct infer *f, size_t size);
 int scratch_open(struct infer *f, struct err *e);
 void scratch_close(struct infer *f);
 
@@ -187,8 +204,17 @@ void cmd_gate(struct infer *f, struct kern_ref x, struct kern_ref g, struct kern
 /* Layer l's router on T rows of x: its logits, the chosen ids [T][topk] and their weights. */
 void cmd_router(struct infer *f, uint32_t l, struct kern_ref x, struct kern_buf *logits,
                 struct kern_buf *ids, struct kern_buf *w, uint32_t T);
-/* Submit what was recorded, wait, and start a new recording. */
+/* Submit what was recorded and start a new recording. What it reads and writes is the backend's
+ * until cmds_run or cmds_settle: the host looks at no result and touches no operand before. */
+int cmds_submit(struct infer *f, struct err *e);
+/* The same, and wait for all that was ever submitted. */
 int cmds_run(struct infer *f, struct err *e);
+bool cmds_done(const struct infer *f); /* is all that was submitted done? */
+/* timed_release when the commands that were recorded up to now are done; *v is taken over, also on
+ * an error. At most LATER are held: the caller submits and waits before it blocks for another. */
+int cmds_release(struct infer *f, struct store_view *v, struct err *e);
+/* After an error: forget what is recorded, wait for what is submitted, release what is held. */
+void cmds_settle(struct infer *f);
 
 /* attention.c, ffn.c: one layer's halves over the rows of a step; x = s.xn, result in s.a. */
 void attention(struct infer *f, uint32_t l, const struct step *s);
@@ -215,7 +241,10 @@ void mark_gates(struct infer *f, uint32_t l, const struct run *r);
 void mark_weights(struct infer *f, uint32_t l, const struct step *s);
 void mark_close(struct infer *f);
 
-/* forward.c: h = mix of nb rows of the bank and of p, weighed by norm * proj (site: H floats). */
+/* forward.c */
+/* After a wait: did a layer, or the head, give a NaN or an infinity? */
+int verdict(const struct infer *f, struct err *e);
+/* h = mix of nb rows of the bank and of p, weighed by norm * proj (site: H floats). */
 void mix_rows(struct infer *f, struct kern_vec norm, struct kern_vec proj, uint32_t nb, uint32_t T,
               struct kern_buf *site, struct kern_buf *h);
 

@@ -42,7 +42,7 @@ void infer_state_unmark(struct infer_state *s)
 
 static bool alloc(struct infer *f, struct kern_buf **b, size_t floats)
 {
-    *b = floats ? f->be->alloc(f->be, floats * sizeof(float)) : NULL;
+    *b = floats ? infer_buf(f, floats * sizeof(float)) : NULL;
     return *b || !floats;
 }
 
@@ -251,7 +251,9 @@ int infer_state_rewind(struct infer_state *s, uint32_t keep, struct err *e)
     for (uint32_t l = 0; l < f->c->n_layers && keep && !r; l++) {
         r = f->c->attn[l] == MODEL_KDA ? fold_layer(s, l, keep, e) : 0;
     }
-    f->cmds.n = 0;
+    if (r) {
+        cmds_settle(f);
+    }
     s->pos += keep;
     s->broken = r != 0;
     return r;

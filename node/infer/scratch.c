@@ -9,6 +9,12 @@ static uint32_t max_u32(uint32_t a, uint32_t b)
     return a > b ? a : b;
 }
 
+struct kern_buf *infer_buf(struct infer *f, size_t size)
+{
+    struct kern_buf *b = f->be->alloc(f->be, size);
+    return b || !store_ram_back_off(f->st, size) ? b : f->be->alloc(f->be, size);
+}
+
 int scratch_open(struct infer *f, struct err *e)
 {
     const struct model_config *c = f->c;
@@ -63,7 +69,7 @@ int scratch_open(struct infer *f, struct err *e)
         {&s->grw, G * c->topk},
     };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        *all[i].b = f->be->alloc(f->be, (all[i].n ? all[i].n : 1) * 4);
+        *all[i].b = infer_buf(f, (all[i].n ? all[i].n : 1) * 4);
         if (!*all[i].b) {
             return err_set(e, ERR_NOMEM, "no memory for the work arrays of %u rows", f->max_rows);
         }

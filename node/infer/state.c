@@ -82,10 +82,10 @@ int infer_state_new(struct infer *f, struct infer_state **out, struct err *e)
     size_t nc = kda * state_conv_floats(f) * sizeof(float);
     bool ok = true;
     if (nk) {
-        ok = (s->kda = f->be->alloc(f->be, nk)) != NULL;
+        ok = (s->kda = infer_buf(f, nk)) != NULL;
     }
     if (ok && nc) {
-        ok = (s->conv = f->be->alloc(f->be, nc)) != NULL;
+        ok = (s->conv = infer_buf(f, nc)) != NULL;
     }
     if (ok && mla) {
         ok = (s->latent = calloc(mla, sizeof *s->latent)) != NULL;
@@ -138,7 +138,7 @@ int state_reserve(struct infer_state *s, uint32_t rows, struct err *e)
         if (s->latent[i] && s->latent[i]->size >= cap * row) {
             continue; /* grown by an earlier call that ran out of memory half way */
         }
-        struct kern_buf *b = f->be->alloc(f->be, cap * row);
+        struct kern_buf *b = infer_buf(f, cap * row);
         if (!b) {
             return err_set(e, ERR_NOMEM, "no memory for the latent cache of %u positions", rows);
         }

@@ -252,6 +252,14 @@ int store_batch_next(struct store_batch *b, size_t *which, struct store_view *ou
     return r;
 }
 
+bool store_batch_ready(struct store_batch *b)
+{
+    pthread_mutex_lock(&b->st->mu);
+    bool ready = b->g.head || b->taken == b->n;
+    pthread_mutex_unlock(&b->st->mu);
+    return ready;
+}
+
 void store_batch_end(struct store_batch *b)
 {
     if (!b) {

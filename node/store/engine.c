@@ -162,7 +162,7 @@ void eng_put_slot(struct store *st, struct entry *en)
     }
 }
 
-static void evict(struct store *st, struct entry *en)
+void eng_evict(struct store *st, struct entry *en)
 {
     unhint(st, en);
     eng_put_slot(st, en);
@@ -195,7 +195,7 @@ struct ram_slot *eng_slot(struct store *st, struct entry *en)
         while (v && st->ram.expert_used + ob->size > st->ram.budget) {
             struct entry *prev = v->prev;
             if (!(mere_hint && v->hinted)) {
-                evict(st, v);
+                eng_evict(st, v);
             }
             v = prev;
         }
@@ -207,21 +207,7 @@ struct ram_slot *eng_slot(struct store *st, struct entry *en)
     if (!s) {
         return NULL;
     }
-    pthread_mutex_unlock(&st->mu);
-    eng_sweep(st);
-    bool ok = ram_fill(&st->ram, s);
-    pthread_mutex_lock(&st->mu);
-    if (!ok) { /* give back everything that nobody holds, then try once more */
-        while (st->lru.tail) {
-            evict(st, st->lru.tail);
-        }
-        ram_trim(&st->ram);
-        pthread_mutex_unlock(&st->mu);
-        eng_sweep(st);
-        ok = ram_fill(&st->ram, s);
-        pthread_mutex_lock(&st->mu);
-    }
-    if (!ok) {
+    if (!eng_fill(st, s)) {
         ram_put(&st->ram, s);
         return NULL;
     }
@@ -243,7 +229,7 @@ void eng_take_back(struct store *st, struct entry *en)
     if (en->state == ENT_READY && en->pins) {
         en->taken_back = true;
     } else if (en->state == ENT_READY) {
-        evict(st, en);
+        eng_evict(st, en);
     }
 }
 
@@ -256,11 +242,11 @@ void eng_unpin(struct store *st, struct entry *en, bool drop)
     drop |= en->taken_back;
     en->taken_back = false;
     if (drop || (!expert && !en->hinted)) {
-        evict(st, en);
+        eng_evict(st, en);
     } else if (expert) {
         lru_add(st, en);
         while (st->lru.tail && st->ram.expert_used > st->ram.budget) {
-            evict(st, st->lru.tail);
+            eng_evict(st, st->lru.tail);
         }
     }
     eng_pump(st);
@@ -496,7 +482,7 @@ static void drop_stale_hints(struct store *st)
     for (uint32_t id = 0; id < st->n_ent; id++) {
         struct entry *en = &st->ent[id];
         if (en->state == ENT_READY && en->hinted && !en->pins && !en->in_lru) {
-            evict(st, en);
+            eng_evict(st, en);
         }
     }
 }

@@ -115,6 +115,7 @@ struct store {
     struct queue keep; /* ENT_READY, pinned for it: to be written to the disk (keep.c) */
     uint64_t lru_bytes, promised, hint_spine;
     struct ram ram;
+    uint64_t ram_said; /* the budget that back_off.c last told of, 0: none */
     struct store_batch *batches;
     bool pumping, pump_again;
     struct store_stats s;
@@ -175,6 +176,10 @@ bool eng_has_room(const struct store *st, uint64_t size);
  * and retakes mu while memory is allocated. */
 struct ram_slot *eng_slot(struct store *st, struct entry *en);
 void eng_put_slot(struct store *st, struct entry *en);
+/* Nobody holds it: its memory goes. */
+void eng_evict(struct store *st, struct entry *en);
+/* ram_fill, with room made for it by steps (back_off.c). Releases and retakes mu. */
+bool eng_fill(struct store *st, struct ram_slot *s);
 /* The request is over: in RAM (ENT_READY) or failed; wakes the waiters. */
 void eng_ready(struct store *st, struct entry *en);
 void eng_fail(struct store *st, struct entry *en, int code, const struct err *e);

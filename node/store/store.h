@@ -83,8 +83,13 @@ void store_set_admit(struct store *st,
                      int (*admit)(void *ctx, uint32_t id, uint8_t *p, size_t n, struct err *e),
                      void *ctx);
 /* The same for the RAM budget: how it divides between experts and spine depends on the model's
- * sizes. To be called before the first get. */
+ * sizes. Later calls take effect as objects come and go. */
 void store_set_ram_budget(struct store *st, uint64_t bytes);
+/* The memory that experts live in is wanted elsewhere: the budget becomes what they hold now less
+ * `bytes`, or a layer's choice, whichever is more (never more than it was), and the least recently
+ * used leave at once. Returns the bytes that went back; objects that are in use stay. Any thread.
+ */
+uint64_t store_ram_back_off(struct store *st, uint64_t bytes);
 /* Append a small model file (tokenizer and so on), from cache or origin. ERR_NOTFOUND: none such.
  */
 int store_read_file(struct store *st, const char *name, struct buf *out, struct err *e);
@@ -128,7 +133,8 @@ int store_batch_begin(struct store *st, const uint32_t *ids, size_t n, enum stor
  * budget has no room wait until views are released (two are always under way); until then they come
  * as far as the disk. */
 int store_batch_next(struct store_batch *b, size_t *which, struct store_view *out, struct err *e);
-void store_batch_end(struct store_batch *b); /* gives up what was not taken */
+bool store_batch_ready(struct store_batch *b); /* would store_batch_next return at once? */
+void store_batch_end(struct store_batch *b);   /* gives up what was not taken */
 
 /* A hint: these will probably be wanted soon. Never blocks, never fails, never changes a result.
  * Experts come into RAM while the budget has room, else as far as the disk; spine objects stay in

@@ -109,6 +109,12 @@ static int be_wait(struct kern_backend *b, uint64_t fence)
     return fence <= e->fence ? 0 : KERN_EINVAL;
 }
 
+static uint64_t be_done(struct kern_backend *b)
+{
+    const struct emu_be *e = b->impl;
+    return e->fence;
+}
+
 static void be_close(struct kern_backend *b)
 {
     struct emu_be *e = b->impl;
@@ -128,6 +134,7 @@ struct kern_backend *emu_open(const struct emu_opts *o)
         .free = be_free,
         .submit = be_submit,
         .wait = be_wait,
+        .done = be_done,
         .close = be_close,
         .name = o->reverse ? "emulation/reverse" : "emulation",
         .threads = 1,
