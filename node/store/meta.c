@@ -73,6 +73,12 @@ static int load_list(struct meta *m, struct err *e)
             meta_list_free(&m->list);
             r = 0;
         }
+        /* The model was never opened: the address was wrong, or its files were not all there yet.
+         * A folder's files come and go, and looking there costs nothing. */
+        if (!meta_list_find(&m->list, META_FILE, BLOB_NAME) ||
+            (m->o && !strstr(m->address, "://"))) {
+            meta_list_doubt(&m->list);
+        }
     }
     buf_free(&b);
     free(p);

@@ -81,6 +81,19 @@ int meta_list_set(struct meta_list *l, const char *name, const struct meta_item 
     return 0;
 }
 
+void meta_list_doubt(struct meta_list *l)
+{
+    size_t left = 0;
+    for (size_t i = 0; i < l->n; i++) {
+        if (l->it[i].kind == META_ABSENT) {
+            free(l->it[i].name);
+        } else {
+            l->it[left++] = l->it[i];
+        }
+    }
+    l->n = left;
+}
+
 int meta_list_write(const struct meta_list *l, const char *address, struct buf *out)
 {
     size_t from = out->n;

@@ -28,6 +28,8 @@ const struct meta_item *meta_list_find(const struct meta_list *l, enum meta_kind
 /* Add or replace (same kind and name). A file replaces "absent". ERR_NOMEM, ERR_FORMAT (a name that
  * cannot be one). */
 int meta_list_set(struct meta_list *l, const char *name, const struct meta_item *it);
+/* Forgets what was absent. */
+void meta_list_doubt(struct meta_list *l);
 int meta_list_write(const struct meta_list *l, const char *address, struct buf *out);
 /* Fills an empty list; any damage is ERR_FORMAT. */
 int meta_list_parse(struct meta_list *l, const char *p, size_t n, const char *address,

@@ -5,6 +5,7 @@
 #include "tests/store/util.h"
 
 #include <stdlib.h>
+#include <sys/stat.h>
 
 static uint64_t retries_of_opening(const char *url, const char *cache, bool offline,
                                    uint32_t *shards)
@@ -48,8 +49,50 @@ static void t_opening(void **state)
     free(tmp);
 }
 
+static void text_of(const struct store_opts *o, int want)
+{
+    struct store *st;
+    struct err e = {0};
+    struct buf b;
+    if (store_open(o, &st, &e)) {
+        fail_msg("%s", e.msg);
+    }
+    buf_init(&b, 1 << 24);
+    assert_int_equal(store_read_file(st, "tiktoken.model", &b, &e), want);
+    buf_free(&b);
+    store_close(st);
+}
+
+/* A folder that is filled after a first try is no folder without a model for ever. */
+static void t_late(void **state)
+{
+    char *tmp = util_tmpdir(), *cache = util_path("%s/cache", tmp), *dir = util_path("%s/m", tmp);
+    struct store_opts o = {
+        .model = dir, .cache_dir = cache, .ram_budget = 1 << 20, .disk_floor = 1};
+    static const char *const part[] = {"config.json", "model.safetensors.index.json", "model-*",
+                                       "tiktoken.model"};
+    struct store *st;
+    struct err e = {0};
+    assert_int_equal(mkdir(dir, 0700), 0);
+    for (size_t i = 0; i < 4; i++) {
+        if (i < 3) {
+            assert_int_equal(store_open(&o, &st, &e), ERR_NOTFOUND);
+        } else {
+            text_of(&o, ERR_NOTFOUND);
+        }
+        char *cmd = util_path("ln -s '%s'/%s %s/", DEMO_MODEL, part[i], dir);
+        assert_int_equal(system(cmd), 0);
+        free(cmd);
+    }
+    text_of(&o, 0);
+    util_rmtree(tmp);
+    free(dir);
+    free(cache);
+    free(tmp);
+}
+
 int main(void)
 {
-    const struct CMUnitTest t[] = {cmocka_unit_test(t_opening)};
+    const struct CMUnitTest t[] = {cmocka_unit_test(t_opening), cmocka_unit_test(t_late)};
     return cmocka_run_group_tests_name("store_opening", t, NULL, NULL);
 }
