@@ -33,6 +33,8 @@ struct setup_opts {
 
 #define AT(f) offsetof(struct setup_opts, f)
 static const struct opt what_table[] = {
+    {"model", "MODEL", "the same as MODEL alone: other commands have it so", OPT_TEXT,
+     AT(model.model), 0, 0, NULL},
     {"full", NULL, "all experts, too; without it the spine alone, and experts come when used",
      OPT_FLAG, AT(full), 0, 0, NULL},
     {"spine", "FORM",
@@ -393,9 +395,13 @@ static int run(struct cli *c, const void *opts, int argc, char **argv)
         free(u);
         return cli_usage(c, "%s", e.msg);
     }
+    if (argc && m.model && strcmp(argv[0], m.model)) {
+        free(u);
+        return cli_usage(c, "two models, %s and %s: name one", argv[0], o->model.model);
+    }
     u->c = c;
     u->o = o;
-    m.model = argc ? argv[0] : NULL;
+    m.model = argc ? argv[0] : m.model;
     int r = choose_place(u, &m, &e);
     r = r ? r : cli_session_open(&u->s, c, &m, NULL, SESSION_FETCH, &e);
     u->open = !r;

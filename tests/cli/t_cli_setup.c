@@ -84,7 +84,11 @@ static void t_setup(void **state)
     assert_string_equal(got, want);
     free(got);
     struct spawn_result r;
-    SPAWN(&r, NULL, "setup", url, "--cache", cache);
+    SPAWN(&r, NULL, "setup", url, "--model", MODEL, "--cache", cache);
+    assert_int_equal(r.status, 2);
+    assert_non_null(strstr(r.err.p, "name one"));
+    spawn_free(&r);
+    SPAWN(&r, NULL, "setup", "--model", url, "--cache", cache);
     assert_int_equal(r.status, 0);
     assert_int_equal(r.out.n, 0);
     static const char *const says[] = {"0 objects of 0 B are missing", "it takes 0 B more",
