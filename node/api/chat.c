@@ -236,6 +236,19 @@ static void on_event(void *ctx, struct gen *g, const struct gen_event *ev)
     }
 }
 
+static bool again(void *ctx, size_t choice)
+{
+    struct chat *c = ctx;
+    struct said *s = &c->c[choice];
+    if (c->stream.stream) {
+        return !s->begun;
+    }
+    s->text.n = s->reasoning.n = 0;
+    json_array_clear(s->calls);
+    json_array_clear(s->logprobs);
+    return true;
+}
+
 static void chat_free(void *ctx)
 {
     struct chat *c = ctx;
@@ -296,7 +309,7 @@ static int read_request(struct oai *a, struct web_req *r, const struct pyjson *r
 
 void oai_chat(struct oai *a, struct web_req *r)
 {
-    static const struct gen_format format = {on_event, chat_free};
+    static const struct gen_format format = {on_event, chat_free, again};
     struct pyjson_doc *d = NULL;
     struct err e = {0};
     struct gen_ask ask = {0};

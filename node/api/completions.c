@@ -177,6 +177,22 @@ static void on_event(void *ctx, struct gen *g, const struct gen_event *ev)
     }
 }
 
+static bool again(void *ctx, size_t choice)
+{
+    struct completion *c = ctx;
+    struct completion_choice *s = &c->c[choice];
+    if (c->stream.stream) {
+        return false;
+    }
+    s->text.n = c->echo ? c->prompt_n : 0; /* which begins with the prompt */
+    s->chars = 0;
+    json_array_clear(s->tokens);
+    json_array_clear(s->token_logprobs);
+    json_array_clear(s->top);
+    json_array_clear(s->offsets);
+    return true;
+}
+
 static void completion_free(void *ctx)
 {
     struct completion *c = ctx;
@@ -317,7 +333,7 @@ static struct completion *completion_new(struct oai *a, const struct gen_ask *as
 
 void oai_completions(struct oai *a, struct web_req *r)
 {
-    static const struct gen_format format = {on_event, completion_free};
+    static const struct gen_format format = {on_event, completion_free, again};
     struct pyjson_doc *d = NULL;
     struct err e = {0};
     struct gen_ask ask = {0};

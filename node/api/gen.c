@@ -356,6 +356,39 @@ static void on_end(void *ctx, const struct engine_end *end)
     gen_put(g);
 }
 
+/* Nothing of it has gone out: as if no token had been told. */
+static bool on_again(void *ctx, const char *why)
+{
+    struct choice *c = ctx;
+    struct gen *g = c->g;
+    struct parse *parse = NULL;
+    struct err e;
+    (void)why;
+    if (!g->format->again ||
+        (g->a.chat && parse_open(g->env.tok, g->a.thinking, on_parse, c, &parse, &e))) {
+        return false;
+    }
+    if (!g->format->again(g->ctx, c->index)) {
+        parse_close(parse);
+        return false;
+    }
+    parse_close(c->parse);
+    c->parse = parse;
+    parse_answer_free(&c->answer);
+    memset(&c->stream, 0, sizeof c->stream);
+    c->stops.held.n = 0;
+    c->stops.hit = 0;
+    c->n_pending = 0;
+    for (size_t k = 0; k < c->n_calls; k++) {
+        free(c->call_ids[k]);
+    }
+    c->n_calls = 0;
+    c->tokens = c->reasoning = 0;
+    c->in_reasoning = g->a.thinking;
+    c->stopped = false;
+    return true;
+}
+
 static void on_gone(void *ctx)
 {
     cancel_all(ctx);
@@ -396,7 +429,7 @@ static int submit(struct gen *g, size_t i, size_t *waiting, struct err *e)
         .script = g->env.script,
         .n_script = g->env.n_script,
         .client = web_client(g->req),
-        .hooks = {c, on_waits, on_step, on_prefill, on_token, on_end},
+        .hooks = {c, on_waits, on_step, on_prefill, on_token, on_end, on_again},
     };
     a.sampling.base.seed += i;
     if (g->a.timeout_s > 0) {

@@ -61,6 +61,9 @@ struct gen;
 struct gen_format {
     void (*event)(void *ctx, struct gen *g, const struct gen_event *ev);
     void (*free)(void *ctx);
+    /* A choice begins anew (engine_hooks.again): true when nothing of it has been sent, and what
+     * was told of it is forgotten. NULL: never. */
+    bool (*again)(void *ctx, size_t choice);
 };
 
 /* What a format found in its request. */

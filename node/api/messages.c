@@ -228,6 +228,19 @@ static void on_event(void *ctx, struct gen *g, const struct gen_event *ev)
     }
 }
 
+static bool again(void *ctx, size_t choice)
+{
+    struct message *m = ctx;
+    (void)choice;
+    if (m->stream) {
+        return false;
+    }
+    m->text.n = 0;
+    m->block = NO_BLOCK;
+    json_array_clear(m->content);
+    return true;
+}
+
 static void message_free(void *ctx)
 {
     struct message *m = ctx;
@@ -265,7 +278,7 @@ static void count_tokens(struct oai *a, struct web_req *r, const struct gen_ask 
 
 void oai_messages(struct oai *a, struct web_req *r)
 {
-    static const struct gen_format format = {on_event, message_free};
+    static const struct gen_format format = {on_event, message_free, again};
     bool counting = !strcmp(web_path(r), "/v1/messages/count_tokens");
     struct pyjson_doc *d = NULL;
     struct err e = {0};

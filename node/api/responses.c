@@ -262,6 +262,20 @@ static void on_event(void *ctx, struct gen *g, const struct gen_event *ev)
     }
 }
 
+static bool again(void *ctx, size_t choice)
+{
+    struct response *p = ctx;
+    (void)choice;
+    if (p->stream) {
+        return false;
+    }
+    p->text.n = 0;
+    p->item = NO_ITEM;
+    p->index = 0;
+    json_array_clear(p->output);
+    return true;
+}
+
 static void response_free(void *ctx)
 {
     struct response *p = ctx;
@@ -354,7 +368,7 @@ static json_t *echo_of(const char *body, size_t n)
 
 void oai_responses(struct oai *a, struct web_req *r)
 {
-    static const struct gen_format format = {on_event, response_free};
+    static const struct gen_format format = {on_event, response_free, again};
     struct pyjson_doc *d = NULL;
     struct err e = {0};
     struct gen_ask ask = {0};

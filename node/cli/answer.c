@@ -2,6 +2,7 @@
  * answer.c: see answer.h. */
 #include "node/cli/answer.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -122,6 +123,29 @@ static int on_token(void *ctx, uint32_t id)
     return r || cli_interrupted();
 }
 
+/* Bytes that the answer rests on were taken back. What is on the screen is compared. */
+static bool on_again(void *ctx, const char *why)
+{
+    struct stream *t = ctx;
+    struct parse *parse = NULL;
+    struct err e;
+    char line[800];
+    snprintf(line, sizeof line, "the answer begins anew: %s", why);
+    live_log(t->s->live, line);
+    if (t->o->stream ||
+        (t->parse && parse_open(t->s->tok, t->o->thinking, on_event, t, &parse, &e))) {
+        return false;
+    }
+    parse_close(t->parse);
+    t->parse = parse;
+    parse_answer_free(&t->a->parsed);
+    memset(&t->utf8, 0, sizeof t->utf8);
+    t->a->text.n = 0;
+    t->tokens = 0;
+    t->wrote = WROTE_NONE;
+    return true;
+}
+
 static void on_prefill(void *ctx, size_t done, size_t total)
 {
     struct stream *t = ctx;
@@ -180,6 +204,7 @@ int answer_run(struct cli_session *s, const struct answer_opts *o, struct answer
         g.stop = stops;
     }
     g.on_token = on_token;
+    g.on_again = on_again;
     g.on_prefill = on_prefill;
     g.ctx = &t;
     cli_session_computing(s, 1);

@@ -149,6 +149,20 @@ void control_answer(struct control *c, const struct control_to *to, json_t *answ
     free(s);
 }
 
+void control_tell(struct control *c, uint64_t client, const json_t *line)
+{
+    size_t n = 0;
+    char *s = control_line(line, &n);
+    pthread_mutex_lock(&c->mu);
+    struct client *k = c->stopping ? NULL : find(c, client);
+    if (k && s) {
+        out_add(k, s, n);
+        wake_up(c);
+    }
+    pthread_mutex_unlock(&c->mu);
+    free(s);
+}
+
 void control_fail(struct control *c, const struct control_to *to, int code, const struct err *e)
 {
     control_answer(c, to, error_json(code, e && *e->msg ? e->msg : err_text(code)));

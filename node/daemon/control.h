@@ -66,6 +66,9 @@ int control_open(const char *home, const struct control_ops *ops, struct control
                  struct err *e);
 /* The reference to `answer` becomes control's. */
 void control_answer(struct control *c, const struct control_to *to, json_t *answer);
+/* A line that answers nothing, to a client that understands it. The reference stays the caller's.
+ */
+void control_tell(struct control *c, uint64_t client, const json_t *line);
 void control_fail(struct control *c, const struct control_to *to, int code, const struct err *e);
 /* No callback comes after it; what is answered then goes nowhere. What was answered before is sent
  * as far as the clients take it at once. */

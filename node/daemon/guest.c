@@ -8,6 +8,7 @@
  * origin; an owner is looked for again at a request, RETRY_NS after the last try at the soonest. */
 #include "node/daemon/node_int.h"
 
+#include "node/store/used.h"
 #include "proto/base/clock.h"
 
 #include <errno.h>
@@ -271,6 +272,25 @@ static void on_hello(struct guest *g, const json_t *j)
     hang_up(g, starting ? RETRY_NS : OTHER_NS);
 }
 
+/* Objects whose bytes the owner has taken back. */
+static void on_taken_back(struct guest *g, const json_t *list, const char *why)
+{
+    size_t n = json_array_size(list), k = 0;
+    uint32_t *ids = malloc((n ? n : 1) * sizeof *ids);
+    for (size_t i = 0; ids && i < n; i++) {
+        json_int_t id = json_integer_value(json_array_get(list, i));
+        if (id >= 0 && id < g->n_objects) {
+            ids[k++] = (uint32_t)id;
+        }
+    }
+    if (ids && k) {
+        store_take_back(g->st, ids, k, why ? why : "the node of this home has taken bytes back");
+    } else if (!ids) {
+        shutdown(g->fd, SHUT_RDWR);
+    }
+    free(ids);
+}
+
 /* An answer of the owner. */
 static void on_line(struct guest *g, const char *line, size_t n)
 {
@@ -298,6 +318,9 @@ static void on_line(struct guest *g, const char *line, size_t n)
             r.code = ERR_OFFLINE; /* whatever ails the owner: the own origin may have it */
         }
         finish(g, id, &r);
+    } else if (json_is_array(json_object_get(j, "taken_back"))) {
+        on_taken_back(g, json_object_get(j, "taken_back"),
+                      json_string_value(json_object_get(j, "why")));
     } else if (seq == UINT64_MAX && control_error(j, NULL) && g->conn == C_HELLO) {
         hang_up(g, OTHER_NS); /* turned away at the door */
     }

@@ -5,7 +5,8 @@
  * Requests: {"op":"hello","root":HEX,"cache":MARK} before anything else; then {"op":"fetch","id":N,
  * "prio":0..2} (enum store_prio), answered when it is on disk or not to be had, with "peer_bytes"
  * and "origin_bytes"; {"op":"cancel","of":SEQ}, {"op":"raise","of":SEQ,"prio":N} for a fetch of
- * that "seq"; {"op":"computing","by":+1 or -1}. */
+ * that "seq"; {"op":"computing","by":+1 or -1}. A guest is also told, without a
+ * "seq", {"taken_back":[ids],"why":S}: bytes that it may be using count no longer. */
 #include "node/daemon/node_int.h"
 
 #include "node/store/want.h"
@@ -15,6 +16,7 @@
 #include <sys/stat.h>
 
 #define BUCKETS 1024
+#define BACKS_AT_ONCE 4096 /* ids in a line */
 
 struct gfetch {
     struct gfetch *next; /* in its bucket */
@@ -274,6 +276,30 @@ bool guests_request(struct guests *g, const struct control_to *to, const json_t 
         control_answer(g->n->control, to, json_pack("{s:b}", "ok", 1));
     }
     return true;
+}
+
+void guests_taken_back(struct guests *g, const uint32_t *ids, size_t n, const char *why)
+{
+    struct control_to to[CONTROL_CLIENTS_MAX];
+    size_t n_to = 0;
+    pthread_mutex_lock(&g->mu);
+    for (size_t i = 0; i < CONTROL_CLIENTS_MAX; i++) {
+        if (g->c[i].id && g->c[i].matched) {
+            to[n_to++] = (struct control_to){.client = g->c[i].id};
+        }
+    }
+    pthread_mutex_unlock(&g->mu);
+    for (size_t i = 0; n_to && i < n; i += BACKS_AT_ONCE) {
+        json_t *list = json_array();
+        for (size_t k = i; k < n && k < i + BACKS_AT_ONCE; k++) {
+            json_array_append_new(list, json_integer(ids[k]));
+        }
+        json_t *v = json_pack("{s:o,s:s}", "taken_back", list, "why", why);
+        for (size_t k = 0; v && k < n_to; k++) {
+            control_tell(g->n->control, to[k].client, v);
+        }
+        json_decref(v);
+    }
 }
 
 void guests_gone(struct guests *g, uint64_t id)

@@ -151,6 +151,8 @@ void guests_stop(struct guests *g); /* before the mesh goes */
 void guests_close(struct guests *g);
 /* True: it was one of its requests ("hello", "fetch", "cancel", "raise", "computing"). */
 bool guests_request(struct guests *g, const struct control_to *to, const json_t *req);
+/* The store of this home has taken these objects back: those that use its cache are told. */
+void guests_taken_back(struct guests *g, const uint32_t *ids, size_t n, const char *why);
 void guests_gone(struct guests *g, uint64_t client);
 json_t *guests_json(struct guests *g);
 /* What says that two processes use the same cache. */

@@ -132,6 +132,26 @@ static void on_voided(void *ctx, const uint8_t member[SHA256_SIZE], const char *
     mesh_words_void(w->n->mesh, member, true);
 }
 
+static void name_of(void *ctx, const uint8_t member[SHA256_SIZE], char *out, size_t cap)
+{
+    struct key_id id;
+    char text[ID_SHORT];
+    (void)ctx;
+    memcpy(id.b, member, SHA256_SIZE);
+    id_short(&id, text);
+    snprintf(out, cap, "%s", text);
+}
+
+static void on_taken_back(void *ctx, const uint32_t *ids, size_t n, const char *why)
+{
+    struct words *w = ctx;
+    node_log(w->n, "%s", why);
+    struct guests *g = node_guests_now(w->n);
+    if (g) {
+        guests_taken_back(g, ids, n, why);
+    }
+}
+
 static void take(struct words *w, const struct item *x)
 {
     struct err e = {0};
@@ -317,7 +337,7 @@ int words_open(struct node *n, struct words **out, struct err *e)
     w->audit_at = w->day_at + (n->o.audit_ms ? n->o.audit_ms * MS_NS : AUDIT_NS);
     pthread_mutex_init(&w->mu, NULL);
     pthread_cond_init(&w->work, NULL);
-    struct store_words_listener l = {w, on_voided};
+    struct store_words_listener l = {w, on_voided, name_of, on_taken_back};
     store_words_self(n->st, mesh_id(n->mesh)->b);
     store_words_listen(n->st, &l);
     *out = w;

@@ -255,12 +255,16 @@ static struct outcome take(struct engine *g, struct engine_job *j, const float *
         j->first_token = clock_ns();
     }
     receipt_add(&j->receipt, logits, g->vocab, t.id);
+    bool told = j->n_ids - j->a.n_prompt < j->n_told;
+    if (told && engine_told(j, t.id, &o.err)) {
+        return o;
+    }
     j->ids[j->n_ids++] = t.id;
     sampling_took(&j->sampling, t.id);
     if (j->a.sampling.logprobs) {
         sampling_logprobs(&j->sampling, logits, &t);
     }
-    int said = j->a.hooks.token ? j->a.hooks.token(j->a.hooks.ctx, &t) : 0;
+    int said = j->a.hooks.token && !told ? j->a.hooks.token(j->a.hooks.ctx, &t) : 0;
     bool stop = is_stop(j, t.id);
     o.over = stop || said || j->n_ids - j->a.n_prompt >= j->a.max_new;
     o.why = stop ? ENGINE_STOP : said ? ENGINE_HOOK : ENGINE_LENGTH;
@@ -294,7 +298,9 @@ static void advance(struct engine *g, struct engine_job *j)
             o = (struct outcome){true, ENGINE_ERROR, e};
         }
     }
-    if (o.over) {
+    /* what was found out while the last tokens were told, before they count as the answer */
+    bool whole = o.over && o.why != ENGINE_ERROR && o.why != ENGINE_HOOK;
+    if (o.over && !(whole && engine_again(g, j))) {
         engine_finish(g, j, o.why, o.err.code ? &o.err : NULL);
     }
 }
@@ -374,7 +380,7 @@ void engine_step(struct engine *g)
             end_early(g, j);
             continue;
         }
-        if (again) {
+        if (engine_again(g, j) || again) {
             continue;
         }
         if (r) {

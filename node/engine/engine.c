@@ -67,6 +67,7 @@ static void job_free(struct engine_job *j)
     free((void *)j->a.script);
     free((void *)j->a.sampling.bias);
     free(j->ids);
+    free(j->told);
     free(j);
 }
 
@@ -244,7 +245,11 @@ void engine_finish(struct engine *g, struct engine_job *j, enum engine_reason wh
                              .prompt = j->a.n_prompt,
                              .reused = j->reused,
                              .fresh = j->n_ids ? j->n_ids - j->a.n_prompt : 0,
-                             .receipt = j->receipt};
+                             .receipt = j->receipt,
+                             .again = j->again};
+    if (j->st) {
+        end.since = infer_state_since(j->st);
+    }
     if (e) {
         end.err = *e;
     }

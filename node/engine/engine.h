@@ -25,6 +25,7 @@
 #define ENGINE_STOPS_MAX 16
 #define ENGINE_SAY_MS 3000   /* between two signs of life while work advances */
 #define ENGINE_KEEP_MS 30000 /* of prefill that a request which is cut off may lose */
+#define ENGINE_AGAIN_MAX 8   /* times that a request is begun anew */
 
 struct engine;     /* opaque */
 struct engine_job; /* opaque: one request */
@@ -101,6 +102,8 @@ struct engine_end {
     struct err err;            /* with ENGINE_ERROR: ERR_CANCELLED, ERR_TIMEOUT (deadline), ... */
     size_t prompt, reused, fresh; /* tokens of the prompt; of those taken from a kept state; new */
     struct receipt receipt;
+    uint32_t again;           /* times that it was begun anew */
+    struct store_since since; /* of the state that gave the answer */
     double wait_s, prefill_s, decode_s;
 };
 
@@ -118,6 +121,11 @@ struct engine_hooks {
     int (*token)(void *ctx, const struct engine_token *t);
     /* The last call, exactly once. */
     void (*end)(void *ctx, const struct engine_end *end);
+    /* Bytes of another member that the answer so far rests on have been taken back (`why`, a
+     * sentence), and it begins anew. True: none of the tokens has been seen, and they are
+     * forgotten. Else, and with NULL, those that come first must be the same (with logprobs their
+     * logits, too) and are not told again; if they are not, the request ends with ERR_DIGEST. */
+    bool (*again)(void *ctx, const char *why);
 };
 
 struct engine_ask { /* all copied, except the grammar (lives until `end`) */
@@ -158,6 +166,7 @@ void engine_keep_answer(struct engine_job *j, const uint32_t *ids, size_t n);
 struct engine_stats {
     size_t waiting, running;
     uint64_t requests, cancelled, refused, failed;
+    uint64_t again; /* requests begun anew, since bytes were taken back */
     uint64_t prompt_tokens, reused_tokens, new_tokens, steps, rows;
     struct spec_stats spec;             /* drafts; its passes: steps of decoding alone */
     double prefill_tok_s, decode_tok_s; /* lately, of one request; 0: not known */

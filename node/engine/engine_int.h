@@ -52,6 +52,13 @@ struct engine_job {
     struct spec_luck luck;
     bool timed_out;
     size_t keep_n; /* engine_keep_answer: the state at the end is worth keeping */
+    /* Begun anew since bytes were taken back: tokens that were told before, the receipt behind
+     * them, how often, and the last reason. */
+    uint32_t *told;
+    size_t n_told;
+    struct receipt told_receipt;
+    uint32_t again;
+    char why[400];
     struct receipt receipt;
 };
 
@@ -96,6 +103,12 @@ int engine_rewind(struct engine *g, struct engine_job *j, uint32_t keep, struct 
 /* The step failed, which may be due to its drafts: all of its jobs are where they were before it,
  * and those that had drafts get no more. False: it had none, or not all could go back. */
 bool engine_undo(struct engine *g);
+
+/* again.c: has the store taken back bytes that the job's state rests on? Then it begins anew, or
+ * ends with an error: true. */
+bool engine_again(struct engine *g, struct engine_job *j);
+/* A token of a job that was begun anew, in place of telling it. 0: it was told, and is the same. */
+int engine_told(struct engine_job *j, uint32_t id, struct err *e);
 
 /* batch.c: with the lock not held, on the engine's thread */
 void engine_step(struct engine *g);

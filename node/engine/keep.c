@@ -30,6 +30,7 @@ struct entry {
     size_t n;
     char name[NAME];
     struct infer_state *st; /* NULL: on disk only */
+    struct store_since since;
     bool on_disk;
     uint8_t sum[SHA256_SIZE]; /* on disk: the checksum of its .state file */
     uint64_t bytes;
@@ -41,7 +42,8 @@ struct keep {
     char *dir;
     struct entry *list;
     uint64_t ram, disk, hits;
-    bool trouble; /* the disk: said once */
+    bool trouble;   /* the disk: said once */
+    uint64_t backs; /* store_backs when drop_spoilt looked */
 };
 
 static void say(struct keep *k, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -328,6 +330,7 @@ static void take_up(struct keep *k, const char *file, size_t *count)
         return;
     }
     x->bytes = (uint64_t)sb.st_size;
+    store_since_before(infer_store(k->o.f), &x->since);
     x->on_disk = true;
     k->disk += x->bytes;
     struct entry **at = &k->list; /* order of the files' times: the newest first */
@@ -384,6 +387,7 @@ int keep_open(const struct keep_opts *o, struct keep **out, struct err *e)
         return err_set(e, ERR_NOMEM, "out of memory");
     }
     k->o = *o;
+    k->backs = store_backs(infer_store(o->f));
     if (k->dir && strlen(k->dir) > PATH_ROOM - 60) {
         say(k, "states of conversations are not kept on disk: the path is too long");
         free(k->dir);
@@ -482,12 +486,33 @@ static struct infer_state *copy_of(struct keep *k, struct entry *x, bool *failed
         }
         return NULL;
     }
+    infer_state_set_since(st, x->since);
     return st;
+}
+
+/* States that rest on bytes that the store has taken back are of no use to anybody. */
+static void drop_spoilt(struct keep *k)
+{
+    struct err e;
+    for (struct entry *x = k->list, *next; x; x = next) {
+        next = x->next;
+        if (store_spoilt(infer_store(k->o.f), &x->since, &e)) {
+            say(k, "the kept state of %zu tokens is thrown away: %s", x->n, e.msg);
+            unlink_files(k, x);
+            take_out(k, x);
+            free_entry(k, x);
+        }
+    }
 }
 
 struct infer_state *keep_find(struct keep *k, const uint32_t *ids, size_t n, size_t *used)
 {
     *used = 0;
+    uint64_t backs = store_backs(infer_store(k->o.f));
+    if (backs != k->backs) {
+        k->backs = backs;
+        drop_spoilt(k);
+    }
     for (;;) {
         struct entry *best = NULL;
         for (struct entry *x = k->list; x; x = x->next) {
@@ -553,6 +578,7 @@ void keep_put(struct keep *k, const uint32_t *ids, size_t n, const struct infer_
     }
     memcpy(x->ids, ids, n * sizeof *ids);
     x->n = n;
+    x->since = infer_state_since(st);
     x->bytes = bytes;
     name_of(ids, n, x->name);
     k->ram += bytes;

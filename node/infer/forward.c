@@ -307,6 +307,7 @@ int infer_forward(struct infer *f, const struct infer_row *rows, size_t n, float
     }
     f->dropping = false;
     ahead_begin(f, n);
+    r = r ? r : weights_renew(f, e);
     for (size_t i = 0; !r && i < n; i++) {
         rows[i].state->dropped = false;
     }

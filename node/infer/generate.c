@@ -23,6 +23,10 @@ struct gen {
     uint32_t draft[SPEC_MOST], drafted; /* in the last pass; how many */
     uint32_t guess;                     /* the next token as a draft had it that was not used */
     bool guessed;
+    uint32_t *told; /* tokens that were told before all began anew */
+    size_t n_told;
+    struct err why; /* of that */
+    bool hung_up;   /* on_token has ended it */
 };
 
 static int feed(struct gen *g, const uint32_t *ids, size_t n, bool logits, struct err *e)
@@ -58,9 +62,14 @@ static int reload(struct gen *g, struct err *e)
     if (r) {
         return r;
     }
+    struct store_since since = infer_state_since(g->st);
     infer_state_free(g->st);
     g->st = NULL;
-    return infer_state_load(g->f, g->o->reload_path, &g->st, e);
+    r = infer_state_load(g->f, g->o->reload_path, &g->st, e);
+    if (!r) {
+        infer_state_set_since(g->st, since);
+    }
+    return r;
 }
 
 static bool is_stop(const struct generate_opts *o, uint32_t id)
@@ -143,15 +152,23 @@ static int pass(struct gen *g, size_t n, struct err *e)
 
 /* ---- tokens ---- */
 
-/* Choose the next token from a row of logits. True: the answer is over. */
-static bool take(struct gen *g, const float *logits, struct generate_result *out)
+/* Choose the next token from a row of logits. True: the answer is over, or (*e) cannot go on. */
+static bool take(struct gen *g, const float *logits, struct generate_result *out, struct err *e)
 {
     const struct generate_opts *o = g->o;
     uint32_t id = sample_pick(&o->sample, logits, g->vocab, out->n, g->scratch);
     receipt_add(&out->receipt, logits, g->vocab, id);
+    bool told = out->n < g->n_told;
+    if (told && g->told[out->n] != id) {
+        err_set(e, ERR_DIGEST,
+                "the answer is wrong from its token %zu on, which has been given out already: "
+                "%.400s. Ask again: the right bytes are here now",
+                out->n + 1, g->why.msg);
+        return true;
+    }
     out->ids[out->n] = id;
     g->tokens[o->n_prompt + out->n++] = id;
-    bool end = o->on_token && o->on_token(o->ctx, id);
+    bool end = g->hung_up = !told && o->on_token && o->on_token(o->ctx, id);
     out->stopped = is_stop(o, id);
     return end || out->stopped || out->n == g->most;
 }
@@ -162,7 +179,12 @@ static int take_all(struct gen *g, struct generate_result *out, bool *over, stru
 {
     uint32_t right = 0;
     for (;;) {
-        *over = take(g, g->logits + (size_t)right * g->vocab, out);
+        struct err e1 = {0};
+        *over = take(g, g->logits + (size_t)right * g->vocab, out, &e1);
+        if (e1.code) {
+            *e = e1;
+            return e1.code;
+        }
         if (g->guessed) {
             spec_shadow(&g->spec, &g->luck, g->guess == out->ids[out->n - 1]);
             g->guessed = false;
@@ -189,6 +211,8 @@ static int decode(struct gen *g, struct generate_result *out, struct err *e)
             plan(g, out->n);
             r = pass(g, out->n, e);
         }
+        /* before a token is told that rests on it */
+        r = r ? r : infer_state_spoilt(g->st, e);
         r = r ? r : take_all(g, out, &over, e);
         if (!r && !first) {
             spec_end(&g->spec, 1, g->drafted);
@@ -198,9 +222,48 @@ static int decode(struct gen *g, struct generate_result *out, struct err *e)
             r = reload(g, e);
         }
     }
-    out->decoded = out->n ? out->n - 1 : 0;
-    spec_get_stats(&g->spec, &out->spec);
+    /* what was found out while the last tokens were told, before they count as the answer */
+    return r || g->hung_up ? r : infer_state_spoilt(g->st, e);
+}
+
+/* One attempt, from the prompt on. */
+static int attempt(struct gen *g, const struct model *m, size_t chunk, struct generate_result *out,
+                   struct err *e)
+{
+    const struct generate_opts *o = g->o;
+    out->n = 0;
+    out->stopped = false;
+    g->drafted = 0;
+    g->guessed = false;
+    receipt_begin(&out->receipt, model_root(m), "bf16", o->prompt, o->n_prompt);
+    double t0 = clock_s();
+    int r = infer_state_new(g->f, &g->st, e);
+    r = r ? r : prefill(g, chunk, e);
+    double t1 = clock_s();
+    out->prefill_s += t1 - t0;
+    r = r ? r : decode(g, out, e);
+    out->decode_s += clock_s() - t1;
     return r;
+}
+
+/* What the state rests on has been taken back: true, if it is to be tried anew. */
+static bool once_more(struct gen *g, struct generate_result *out, int r)
+{
+    if (!g->st || r == ERR_CANCELLED || g->hung_up || out->again == GENERATE_AGAIN_MAX ||
+        !infer_state_spoilt(g->st, &g->why)) {
+        return false;
+    }
+    out->again++;
+    bool forgotten = g->o->on_again && g->o->on_again(g->o->ctx, g->why.msg);
+    if (forgotten || !g->o->on_token) {
+        g->n_told = 0;
+    } else if (out->n > g->n_told) {
+        memcpy(g->told, out->ids, out->n * sizeof *g->told);
+        g->n_told = out->n;
+    }
+    infer_state_free(g->st);
+    g->st = NULL;
+    return true;
 }
 
 int generate(struct infer *f, const struct model *m, const struct generate_opts *o,
@@ -231,30 +294,32 @@ int generate(struct infer *f, const struct model *m, const struct generate_opts 
     g.scratch = malloc((size_t)vocab * 8);
     g.rows = malloc((chunk > rows ? chunk : rows) * sizeof *g.rows);
     g.tokens = malloc((o->n_prompt + g.most) * sizeof *g.tokens);
+    g.told = malloc((g.most ? g.most : 1) * sizeof *g.told);
     out->ids = malloc((g.most ? g.most : 1) * sizeof *out->ids);
-    if (!g.logits || !g.scratch || !g.rows || !g.tokens || !out->ids) {
+    if (!g.logits || !g.scratch || !g.rows || !g.tokens || !g.told || !out->ids) {
         r = err_set(e, ERR_NOMEM, "out of memory for %u tokens", g.most);
     }
     if (!r) {
         memcpy(g.tokens, o->prompt, o->n_prompt * sizeof *g.tokens);
-        r = infer_state_new(f, &g.st, e);
+        do {
+            struct err e1 = {0};
+            r = attempt(&g, m, chunk, out, &e1);
+            if (r && e) {
+                *e = e1;
+            }
+        } while (once_more(&g, out, r));
+        out->decoded = out->n ? out->n - 1 : 0;
+        spec_get_stats(&g.spec, &out->spec);
+        if (g.st) {
+            out->since = infer_state_since(g.st);
+        }
     }
-    receipt_begin(&out->receipt, model_root(m), "bf16", o->prompt, o->n_prompt);
-    double t0 = clock_s();
-    if (!r) {
-        r = prefill(&g, chunk, e);
-    }
-    double t1 = clock_s();
-    out->prefill_s = t1 - t0;
-    if (!r) {
-        r = decode(&g, out, e);
-    }
-    out->decode_s = clock_s() - t1;
     infer_state_free(g.st);
     free(g.logits);
     free(g.scratch);
     free(g.rows);
     free(g.tokens);
+    free(g.told);
     return r;
 }
 

@@ -23,7 +23,12 @@ struct generate_opts {
     uint32_t reload_after;
     /* Called for each new token as it is chosen; nonzero ends the run (not an error). */
     int (*on_token)(void *ctx, uint32_t id);
-    /* Called before each prefill call with the tokens done so far. Either may be NULL. */
+    /* The store has taken back bytes that the answer so far rests on, and all begins anew; `why` is
+     * a sentence. True: nobody has seen the tokens that were told, and they are forgotten. Else,
+     * and with NULL, those that come first must be the same ones, and are not told again: if one
+     * differs, the run ends with ERR_DIGEST. */
+    bool (*on_again)(void *ctx, const char *why);
+    /* Called before each prefill call with the tokens done so far. All of these may be NULL. */
     void (*on_prefill)(void *ctx, size_t done, size_t total);
     void *ctx;
 };
@@ -36,7 +41,10 @@ struct generate_result {
     double prefill_s, decode_s;
     size_t decoded; /* tokens that decode_s paid for */
     struct spec_stats spec;
+    uint32_t again;           /* times that it was begun anew */
+    struct store_since since; /* of the state that gave the answer */
 };
+#define GENERATE_AGAIN_MAX 8
 
 int generate(struct infer *f, const struct model *m, const struct generate_opts *o,
              struct generate_result *out, struct err *e);

@@ -26,6 +26,7 @@ int infer_open(const struct infer_opts *o, struct infer **out, struct err *e)
     f->progress_ctx = o->progress_ctx;
     f->routed = o->routed;
     f->routed_ctx = o->routed_ctx;
+    f->backs = store_backs(o->st);
     int r = scratch_open(f, e);
     r = r ? r : ahead_open(f, o->prefetch, e);
     r = r ? r : weights_open(f, o->spine_budget, e);
@@ -53,6 +54,11 @@ void infer_close(struct infer *f)
 const struct model_config *infer_config(const struct infer *f)
 {
     return f->c;
+}
+
+struct store *infer_store(const struct infer *f)
+{
+    return f->st;
 }
 
 static void *mem_alloc(void *ctx, size_t size, void **handle)

@@ -8,7 +8,7 @@
 #define SHOAL_NODE_INFER_H
 
 #include "kernels/backend.h"
-#include "node/store/store.h"
+#include "node/store/used.h"
 #include "proto/base/err.h"
 
 struct infer;       /* opaque: weights in use, scratch */
@@ -49,6 +49,7 @@ struct infer_opts {
 int infer_open(const struct infer_opts *o, struct infer **out, struct err *e);
 void infer_close(struct infer *f); /* no state may be left */
 const struct model_config *infer_config(const struct infer *f);
+struct store *infer_store(const struct infer *f);
 /* The store_mem that puts objects into the backend's buffers, and the admission check that belongs
  * in store_opts.admit (ctx: the model, i.e. store_set_admit(st, infer_admit, (void
  * *)store_model(st))). It refuses, by name, an expert with a scale byte 255 or a weight outside
@@ -96,6 +97,12 @@ void infer_state_free(struct infer_state *s);          /* NULL allowed */
 uint32_t infer_state_pos(const struct infer_state *s); /* tokens taken in so far */
 /* An equal state that lives on its own (and has no mark). */
 int infer_state_copy(const struct infer_state *s, struct infer_state **out, struct err *e);
+/* 0, or ERR_DIGEST in words: since its first row was computed the store has taken back bytes of an
+ * object that was used (node/store/used.h), so the state may be wrong and is of no use. A state of
+ * a file counts as of an earlier process until infer_state_set_since. */
+int infer_state_spoilt(const struct infer_state *s, struct err *e);
+struct store_since infer_state_since(const struct infer_state *s);
+void infer_state_set_since(struct infer_state *s, struct store_since since);
 /* A file (mode 0600, written whole or not at all) that holds the state exactly, with model root,
  * numerics version and a SHA-256; load refuses another model, version, or a damaged file. */
 int infer_state_save(const struct infer_state *s, const char *path, struct err *e);

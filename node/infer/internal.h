@@ -4,6 +4,7 @@
 #define SHOAL_NODE_INFER_INTERNAL_H
 
 #include "node/infer/infer.h"
+#include "node/store/used.h"
 
 /* The spine tensors of one layer, pinned. A resident layer holds them for good, a streamed one from
  * layer_hold to layer_drop. */
@@ -116,6 +117,7 @@ struct infer {
     struct store_view *pins; /* [n_pins]: what is not packed of units kept packed */
     size_t n_pins;
     struct infer_spine spine;
+    uint64_t backs;    /* store_backs when weights_renew looked */
     uint32_t n_states; /* alive */
     bool dropping;     /* infer_drop was called since the last look */
     struct scratch s;
@@ -149,6 +151,7 @@ struct mark {
 struct infer_state {
     struct infer *f;
     uint32_t pos;
+    struct store_since since; /* when its first row was computed */
     bool broken;
     bool dropped;             /* its rows leave the present step at the next layer */
     uint32_t cap;             /* rows of every latent cache */
@@ -176,6 +179,8 @@ struct step {
 /* weights.c */
 int weights_open(struct infer *f, uint64_t budget, struct err *e);
 void weights_close(struct infer *f);
+/* Resident weights whose bytes the store has taken back are got anew. */
+int weights_renew(struct infer *f, struct err *e);
 int layer_hold(struct infer *f, uint32_t l, struct err *e);
 void layer_drop(struct infer *f, uint32_t l);
 void layer_hint(struct infer *f, uint32_t l); /* l = n_layers: the globals */

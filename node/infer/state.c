@@ -78,6 +78,7 @@ int infer_state_new(struct infer *f, struct infer_state **out, struct err *e)
     }
     s->f = f;
     f->n_states++;
+    store_since(f->st, &s->since);
     size_t nk = kda * state_kda_floats(f) * sizeof(float);
     size_t nc = kda * state_conv_floats(f) * sizeof(float);
     bool ok = true;
@@ -180,6 +181,22 @@ int infer_state_copy(const struct infer_state *s, struct infer_state **out, stru
         memcpy(d->latent[i]->host, s->latent[i]->host, n);
     }
     d->pos = s->pos;
+    d->since = s->since;
     *out = d;
     return 0;
+}
+
+struct store_since infer_state_since(const struct infer_state *s)
+{
+    return s->since;
+}
+
+void infer_state_set_since(struct infer_state *s, struct store_since since)
+{
+    s->since = since;
+}
+
+int infer_state_spoilt(const struct infer_state *s, struct err *e)
+{
+    return store_spoilt(s->f->st, &s->since, e);
 }

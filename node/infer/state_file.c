@@ -171,6 +171,7 @@ int infer_state_load(struct infer *f, const char *path, struct infer_state **out
     }
     if (!r) {
         s->pos = pos;
+        store_since_before(f->st, &s->since);
         r = each_part(s, get, &io);
     }
     uint8_t d[SHA256_SIZE], want[SHA256_SIZE];

@@ -273,6 +273,59 @@ int weights_open(struct infer *f, uint64_t budget, struct err *e)
     return spread(f, budget, e);
 }
 
+/* All views of a unit are given back, so that bytes that others hold too can leave. */
+static void let_go(struct infer *f, struct store_view *v, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (v[i].p) {
+            timed_release(f, &v[i], true);
+            memset(&v[i], 0, sizeof v[i]);
+        }
+    }
+}
+
+static bool any_stale(const struct infer *f, const struct store_view *v, size_t n)
+{
+    bool stale = false;
+    for (size_t i = 0; i < n && !stale; i++) {
+        stale = v[i].p && store_stale(f->st, &v[i]);
+    }
+    return stale;
+}
+
+int weights_renew(struct infer *f, struct err *e)
+{
+    uint64_t now = store_backs(f->st);
+    size_t globals = sizeof f->global / sizeof f->global[0];
+    int r = 0;
+    if (now == f->backs) {
+        return 0;
+    }
+    mark_close(f); /* copies of small weights; the next pass makes them again */
+    /* first all go, since two views of an object keep each other's bytes */
+    for (size_t i = 0; i < f->n_pins; i++) {
+        if (any_stale(f, &f->pins[i], 1)) {
+            let_go(f, &f->pins[i], 1); /* that it stays in memory is not worth a failure */
+        }
+    }
+    for (uint32_t l = 0; l < f->c->n_layers; l++) {
+        if (any_stale(f, f->layers[l].v, MODEL_LAYER_ROLE_COUNT)) {
+            let_go(f, f->layers[l].v, MODEL_LAYER_ROLE_COUNT);
+            f->layers[l].held = false;
+        }
+    }
+    if (any_stale(f, f->global, globals)) {
+        let_go(f, f->global, globals);
+        f->globals_held = false;
+    }
+    for (uint32_t l = 0; l < f->c->n_layers && !r; l++) {
+        r = f->layers[l].resident ? layer_hold(f, l, e) : 0;
+    }
+    r = r || !f->globals_resident ? r : globals_hold(f, e);
+    f->backs = r ? f->backs : now;
+    return r;
+}
+
 void weights_close(struct infer *f)
 {
     for (uint32_t l = 0; f->layers && l < f->c->n_layers; l++) {

@@ -39,6 +39,7 @@ static int outcome(struct store *st, struct waiter *w, struct store_view *out, s
     }
     if (w->want_ram) {
         struct entry *en = &st->ent[w->id];
+        used_now(st, en);
         *out = (struct store_view){.p = en->slot->p,
                                    .n = en->slot->size,
                                    .mem_handle = en->slot->handle,
@@ -315,6 +316,7 @@ static bool read_ram(struct store *st, uint32_t id, uint64_t off, void *p, size_
     const uint8_t *from = NULL;
     if (there) {
         eng_pin(st, en);
+        used_now(st, en);
         from = en->slot->p + off;
     }
     pthread_mutex_unlock(&st->mu);
@@ -423,6 +425,9 @@ int store_read(struct store *st, uint32_t id, uint64_t off, void *p, size_t n, s
         if (read_ram(st, id, off, p, n)) {
             return 0;
         }
+        pthread_mutex_lock(&st->mu);
+        used_now(st, &st->ent[id]); /* before: what is taken back meanwhile counts as used */
+        pthread_mutex_unlock(&st->mu);
         r = disk_read_part(st->disk, id, off, p, n, &e1);
         pthread_mutex_lock(&st->mu);
         if (!r) {

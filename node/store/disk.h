@@ -14,6 +14,11 @@
 
 struct disk; /* opaque */
 
+struct disk_back { /* an object whose bytes were taken back */
+    uint32_t id;
+    uint64_t who; /* on whose word they rested, as bits; 0: not on record */
+};
+
 struct disk_opts {
     const char *cache_dir;
     const struct model *m; /* outlives the disk */
@@ -25,10 +30,12 @@ struct disk_opts {
     /* Something has been noted for disk_changes; called with the disk's mutex held. */
     void (*changed)(void *ctx);
     void *changed_ctx;
-    /* disk_words.c; called without a lock. An object's bytes do not count any more, in RAM neither;
-     * a member's word does not any more. May be NULL. */
-    void (*taken_back)(void *ctx, uint32_t id);
+    /* disk_words.c; called without a lock. The bytes of objects do not count any more, in RAM
+     * neither; a member's word does not any more, and, after what is on record here was settled,
+     * those words (bits) do not. May be NULL. */
+    void (*taken_back)(void *ctx, const struct disk_back *v, size_t n, const char *why);
     void (*voided)(void *ctx, const uint8_t member[SHA256_SIZE], const char *why);
+    void (*settled)(void *ctx, uint64_t lost, const char *why);
     void *words_ctx;
     /* The SHA-256 of a whole file of the model, where it is known: metadata, and shards whose
      * entity tag at a hub is one. Any thread. May be NULL. */
@@ -115,6 +122,16 @@ int disk_check_chunk(struct disk *d, uint32_t id, uint32_t chunk, struct err *e)
 /* Objects on disk by enum basis. */
 void disk_basis(struct disk *d, uint64_t objects[BASIS_MANIFEST + 1],
                 uint64_t bytes[BASIS_MANIFEST + 1]);
+
+/* What the digest on record rests on, as in struct digest. False: there is none that counts. */
+bool disk_rests_on(struct disk *d, uint32_t id, uint32_t *source, uint64_t *rests);
+/* Does that rest on void words alone? */
+bool disk_on_void(struct disk *d, uint32_t source, uint64_t rests);
+/* A file has been published: has a word that it rests on become void meanwhile? */
+void disk_reconsider(struct disk *d, uint32_t id);
+/* Another process of this cache has taken the object back: what is known of it here, and not in the
+ * catalog any more, is forgotten. */
+void disk_taken_back_elsewhere(struct disk *d, uint32_t id);
 
 /* ---- the words of others (disk_words.c) ---- */
 
@@ -265,9 +282,10 @@ int disk_digest(struct disk *d, struct disk_file *f, enum basis b, struct err *e
 /* As disk_digest for bytes that this node had in RAM: what they rest on is on record. ERR_DIGEST:
  * they are not those on record, or none are. */
 int disk_digest_again(struct disk *d, struct disk_file *f, struct err *e);
-/* As disk_digest for an object that was received into RAM only. */
+/* As disk_digest for an object that was received into RAM only; *source (enum digest_source) and
+ * *rests (of struct digest) become what it rests on. */
 int disk_check(struct disk *d, uint32_t id, const struct chunk_sum *sums, enum basis b,
-               uint64_t rests, struct err *e);
+               uint32_t *source, uint64_t *rests, struct err *e);
 /* Sync, record, rename a list (through `next`); each one's `result` says what became of it, the
  * first failure is returned. The files stay the caller's, to be given to disk_free. */
 int disk_publish(struct disk *d, struct disk_file *list, struct err *e);

@@ -40,6 +40,32 @@ void disk_remove(struct disk *d, uint32_t id)
     forget(d, id, left);
 }
 
+void disk_taken_back_elsewhere(struct disk *d, uint32_t id)
+{
+    const struct digest *old = disk_digest_of(d, id);
+    struct digest *now = NULL, *dg = old ? digest_alloc(old->size, false) : NULL;
+    struct err e;
+    if (!dg || (old->source != DIGEST_ONE_MEMBER && old->source != DIGEST_TWO_MEMBERS &&
+                old->source != DIGEST_UNKNOWN)) {
+        free(dg);
+        return;
+    }
+    catalog_get(d->cat, d->model_no, id, &now, &e);
+    bool same = now && digest_equal(now, old); /* it came again */
+    free(now);
+    if (same) {
+        free(dg);
+        return;
+    }
+    memcpy(dg->sha, old->sha, SHA256_SIZE);
+    memcpy(dg->xxh, old->xxh, (size_t)old->n * sizeof old->xxh[0]);
+    dg->source = DIGEST_TAKEN_BACK;
+    forget(d, id, false); /* the file has gone, or is another one, which disk_look finds */
+    pthread_mutex_lock(&d->mu);
+    disk_set_digest(d, id, dg);
+    pthread_mutex_unlock(&d->mu);
+}
+
 void disk_drop_kept(struct disk *d, uint32_t id)
 {
     for (int i = 0; i < DISK_CHUNKS_KEPT; i++) {

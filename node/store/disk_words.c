@@ -32,17 +32,19 @@ static bool doubtful(const struct digest *dg)
 
 struct changes {
     struct disk *d;
+    const char *why; /* something is taken back */
     struct catalog_row *rows;
     struct digest **made; /* beside rows */
-    size_t n, cap;
+    struct disk_back *back;
+    size_t n, cap, n_back;
     struct buf journal;
-    uint64_t taken_back;
 };
 
-static void changes_init(struct changes *c, struct disk *d)
+static void changes_init(struct changes *c, struct disk *d, const char *why)
 {
     memset(c, 0, sizeof *c);
     c->d = d;
+    c->why = why;
     buf_init(&c->journal, JOURNAL_MAX);
 }
 
@@ -58,7 +60,9 @@ static void change(struct changes *c, uint32_t id, const struct digest *old, uin
         c->rows = rows ? rows : c->rows;
         struct digest **made = rows ? realloc(c->made, cap * sizeof *made) : NULL;
         c->made = made ? made : c->made;
-        c->cap = made ? cap : c->cap;
+        struct disk_back *back = made ? realloc(c->back, cap * sizeof *back) : NULL;
+        c->back = back ? back : c->back;
+        c->cap = back ? cap : c->cap;
     }
     if (!dg || c->n == c->cap) {
         free(dg);
@@ -75,7 +79,9 @@ static void change(struct changes *c, uint32_t id, const struct digest *old, uin
         free(dg);
         return;
     }
-    c->taken_back += source == DIGEST_TAKEN_BACK;
+    if (source == DIGEST_TAKEN_BACK) {
+        c->back[c->n_back++] = (struct disk_back){id, on_words(old) ? old->rests : 0};
+    }
     c->made[c->n] = dg;
     c->rows[c->n++] = (struct catalog_row){.id = id, .d = source == DIGEST_TAKEN_BACK ? NULL : dg};
 }
@@ -107,12 +113,13 @@ static void changes_apply(struct changes *c)
         pthread_mutex_lock(&d->mu);
         disk_set_digest(d, id, c->made[i]);
         pthread_mutex_unlock(&d->mu);
-        if (back && d->o.taken_back) {
-            d->o.taken_back(d->o.words_ctx, id);
-        }
+    }
+    if (c->n_back && d->o.taken_back) {
+        d->o.taken_back(d->o.words_ctx, c->back, c->n_back, c->why);
     }
     free(c->rows);
     free(c->made);
+    free(c->back);
     buf_free(&c->journal);
 }
 
@@ -123,36 +130,70 @@ struct book *disk_book(struct disk *d)
 
 /* ---- liars ---- */
 
+static void settle_one(struct changes *c, uint32_t id, const struct digest *dg, uint64_t lost)
+{
+    struct disk *d = c->d;
+    uint64_t against, good = book_agree(d->book, id, dg->sha, &against);
+    if (dg->source == DIGEST_TWO_MEMBERS) {
+        good |= dg->rests & ~lost & ~book_void_set(d->book);
+    }
+    int n = __builtin_popcountll(good);
+    change(c, id, dg,
+           n >= 2   ? DIGEST_TWO_MEMBERS
+           : n == 1 ? DIGEST_ONE_MEMBER
+                    : DIGEST_TAKEN_BACK,
+           good);
+}
+
 /* Everything whose digest rests on somebody's word is looked at again: `lost` are those whose word
  * has just become void. */
-static void settle(struct disk *d, uint64_t lost)
+static void settle(struct disk *d, uint64_t lost, const char *why)
 {
     struct changes c;
-    changes_init(&c, d);
+    changes_init(&c, d, why);
     for (uint32_t id = 0; id < d->n; id++) {
         const struct digest *dg = disk_digest_of(d, id);
-        uint64_t against;
-        if (!on_words(dg) || (dg->rests && !(dg->rests & lost))) {
-            continue;
+        if (on_words(dg) && (!dg->rests || dg->rests & lost)) {
+            settle_one(&c, id, dg, lost);
         }
-        uint64_t good = book_agree(d->book, id, dg->sha, &against);
-        if (dg->source == DIGEST_TWO_MEMBERS) {
-            good |= dg->rests & ~lost & ~book_void_set(d->book);
-        }
-        int n = __builtin_popcountll(good);
-        change(&c, id, dg,
-               n >= 2   ? DIGEST_TWO_MEMBERS
-               : n == 1 ? DIGEST_ONE_MEMBER
-                        : DIGEST_TAKEN_BACK,
-               good);
     }
-    if (c.taken_back) {
+    if (c.n_back) {
         disk_log(d,
-                 "%llu objects rested on that member's word alone: they are fetched again before "
+                 "%zu objects rested on that member's word alone: they are fetched again before "
                  "they are used",
-                 (unsigned long long)c.taken_back);
+                 c.n_back);
     }
     changes_apply(&c);
+    if (d->o.settled) {
+        d->o.settled(d->o.words_ctx, lost, why);
+    }
+}
+
+void disk_reconsider(struct disk *d, uint32_t id)
+{
+    const struct digest *dg = disk_digest_of(d, id);
+    uint64_t lost = on_words(dg) ? dg->rests & book_void_set(d->book) & ~d->self : 0;
+    struct changes c;
+    if (lost) {
+        changes_init(&c, d, "its word became void while this was written");
+        settle_one(&c, id, dg, lost);
+        changes_apply(&c);
+    }
+}
+
+bool disk_on_void(struct disk *d, uint32_t source, uint64_t rests)
+{
+    return (source == DIGEST_ONE_MEMBER || source == DIGEST_TWO_MEMBERS) && rests &&
+           !(rests & ~(book_void_set(d->book) & ~d->self));
+}
+
+bool disk_rests_on(struct disk *d, uint32_t id, uint32_t *source, uint64_t *rests)
+{
+    const struct digest *dg = disk_digest_of(d, id);
+    bool there = dg && dg->source != DIGEST_TAKEN_BACK;
+    *source = there ? dg->source : 0;
+    *rests = there ? dg->rests : 0;
+    return there;
 }
 
 void disk_self(struct disk *d, const uint8_t id[SHA256_SIZE])
@@ -184,7 +225,7 @@ void disk_void(struct disk *d, uint64_t who, const char *why)
         }
     }
     if (lost) {
-        settle(d, lost);
+        settle(d, lost, why);
     }
 }
 
@@ -388,7 +429,7 @@ int disk_statement(struct disk *d, const uint8_t signer[SHA256_SIZE], const void
     struct changes c;
     uint64_t who = bit(book_member_known(d->book, signer));
     uint32_t lie = MODEL_NONE;
-    changes_init(&c, d);
+    changes_init(&c, d, "another member's signed statement contradicts it");
     for (uint32_t i = 0; i < s.n; i++) {
         struct statement_entry x;
         statement_get(&s, i, &x);
@@ -473,7 +514,7 @@ void disk_look_manifest(struct disk *d)
     struct changes c;
     uint64_t liars = 0, raised = 0, denied_n = 0;
     uint32_t first = MODEL_NONE;
-    changes_init(&c, d);
+    changes_init(&c, d, "the imported manifest denies it");
     for (uint32_t id = 0; id < d->n; id++) {
         const struct digest *dg = disk_digest_of(d, id);
         struct book_says s;
@@ -540,7 +581,7 @@ void disk_audit_failed(struct disk *d, uint32_t id, const uint8_t sha[SHA256_SIZ
     }
     uint64_t against, agree = book_agree(d->book, id, dg->sha, &against);
     struct changes c;
-    changes_init(&c, d);
+    changes_init(&c, d, "the origin, asked again for a sample of it, denies it");
     change(&c, id, dg, DIGEST_TAKEN_BACK, 0);
     uint64_t who = dg->rests | agree;
     changes_apply(&c);

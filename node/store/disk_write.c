@@ -307,13 +307,17 @@ int disk_digest_again(struct disk *d, struct disk_file *f, struct err *e)
 }
 
 int disk_check(struct disk *d, uint32_t id, const struct chunk_sum *sums, enum basis b,
-               uint64_t rests, struct err *e)
+               uint32_t *source, uint64_t *rests, struct err *e)
 {
     struct digest *dg = digest_make(model_object(d->o.m, id)->size, sums, digest_source_of(b));
     if (dg) {
-        dg->rests = b < BASIS_ORIGIN ? rests : 0;
+        dg->rests = b < BASIS_ORIGIN ? *rests : 0;
     }
     int r = dg ? disk_compare(d, id, dg, e) : err_set(e, ERR_NOMEM, "out of memory");
+    if (!r) {
+        *source = dg->source;
+        *rests = dg->rests;
+    }
     free(dg);
     return r;
 }

@@ -240,7 +240,7 @@ void eng_unpin(struct store *st, struct entry *en, bool drop)
     }
     bool expert = eng_is_expert(st, eng_id(st, en));
     drop |= en->taken_back;
-    en->taken_back = false;
+    en->taken_back = en->bad = false;
     if (drop || (!expert && !en->hinted)) {
         eng_evict(st, en);
     } else if (expert) {

@@ -14,6 +14,7 @@
 
 struct chunk_sum;
 struct disk;
+struct disk_back;
 struct disk_file;
 struct incoming;
 struct meta;
@@ -51,7 +52,15 @@ struct entry {
     bool past_mirrors; /* one gave other bytes than are on record: this request asks the origin */
     bool taken_back;   /* READY and pinned: it leaves with its last holder */
     bool publishing;   /* its file is in the publisher's queue */
+    bool bad;          /* taken_back, since its bytes do not count any more (used.c) */
+    bool doomed;       /* the same, before it was READY: it is fetched again */
+    bool came;         /* while this store was open: no earlier process has used it */
     uint8_t from;      /* enum store_tier the bytes came from */
+    uint8_t source;    /* enum digest_source, and `rests`: of what came last, on disk or not; 0 */
+    uint64_t rests;
+    uint64_t used;      /* store.use_no when its bytes were last handed out; 0: never */
+    uint64_t back;      /* store.back_no when they were taken back; 0: never. Who had used */
+    uint64_t back_used; /* them: those that began no later than this */
 };
 
 /* Whoever waits: one waiter per object in a group; the group is woken as objects become ready. */
@@ -125,7 +134,9 @@ struct store {
     struct takers *in;   /* incoming.c; NULL until there is an upstream */
     struct share *share; /* share.c; NULL until something is shared */
     struct store_words_listener listener;
-    struct trim *trim;     /* trim.c; NULL without a disk tier */
+    uint64_t use_no, back_no;                    /* used.c */
+    char back_why[sizeof((struct err *)0)->msg]; /* the last sentence */
+    struct trim *trim;                           /* trim.c; NULL without a disk tier */
     struct asks *asks;     /* origin_ask.c; NULL until the upstream uses the origin */
     struct upkeep *upkeep; /* upkeep.c; NULL without a disk */
 
@@ -238,10 +249,13 @@ void sink_count(struct store *st, uint64_t bytes); /* with mu: origin bytes, for
  * whence. With mu, which is released and retaken. */
 void sink_complete(struct store *st, struct entry *en, struct disk_file **f,
                    const struct chunk_sum *sums, enum basis b, uint64_t rests);
-/* ---- words.c ---- */
-/* disk_opts.taken_back and voided; ctx is the store. */
-void words_taken_back(void *store, uint32_t id);
+/* ---- words.c, used.c ---- */
+/* disk_opts.taken_back, voided and settled; ctx is the store. */
+void words_taken_back(void *store, const struct disk_back *v, size_t n, const char *why);
 void words_voided(void *store, const uint8_t member[SHA256_SIZE], const char *why);
+void words_settled(void *store, uint64_t lost, const char *why);
+/* With mu: the bytes of a READY entry are handed out. */
+void used_now(struct store *st, struct entry *en);
 
 /* ---- incoming.c: objects on their way from the upstream ---- */
 /* With mu. */

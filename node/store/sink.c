@@ -160,10 +160,16 @@ void sink_complete(struct store *st, struct entry *en, struct disk_file **f,
     if (*f) {
         (*f)->rests = rests;
     }
+    uint32_t source = digest_source_of(b);
+    en->doomed = false; /* from here on it is */
     pthread_mutex_unlock(&st->mu);
     int r = !st->disk ? 0
             : *f      ? disk_digest(st->disk, *f, b, &e)
-                      : disk_check(st->disk, id, sums, b, rests, &e);
+                      : disk_check(st->disk, id, sums, b, &source, &rests, &e);
+    if (*f && (*f)->digest) {
+        source = (*f)->digest->source;
+        rests = (*f)->digest->rests;
+    }
     if (r) { /* at once: the next request may have a file of the same name */
         disk_abandon(st->disk, *f, r != ERR_DIGEST);
         *f = NULL;
@@ -172,6 +178,9 @@ void sink_complete(struct store *st, struct entry *en, struct disk_file **f,
         eng_log(st, "%s", e.msg);
     }
     pthread_mutex_lock(&st->mu);
+    if (!r && !*f && st->disk && disk_on_void(st->disk, source, rests)) { /* since it was judged */
+        r = err_set(&e, ERR_DIGEST, "the word that it rests on has just become void");
+    }
     if (r == ERR_DIGEST) {
         st->s.bad_chunks++;
         if (++en->tries <
@@ -186,6 +195,9 @@ void sink_complete(struct store *st, struct entry *en, struct disk_file **f,
         return;
     }
     en->past_peers = en->past_mirrors = false;
+    en->came = true;
+    en->source = (uint8_t)source;
+    en->rests = rests;
     if (eng_is_expert(st, id)) {
         *(en->from == STORE_PEERS ? &st->s.experts_from_peers : &st->s.experts_fetched) += 1;
     }

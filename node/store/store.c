@@ -169,6 +169,7 @@ static int open_tiers(struct store *st, struct err *e)
             .changed_ctx = st,
             .taken_back = words_taken_back,
             .voided = words_voided,
+            .settled = words_settled,
             .words_ctx = st,
             .known_sha = known_sha,
             .known_ctx = st->meta,

@@ -14,17 +14,6 @@
     32 /* own statements beyond what their objects need, before they are made anew \
         */
 
-void words_taken_back(void *store, uint32_t id)
-{
-    struct store *st = store;
-    pthread_mutex_lock(&st->mu);
-    if (id < st->n_ent) {
-        eng_take_back(st, &st->ent[id]);
-    }
-    pthread_mutex_unlock(&st->mu);
-    eng_sweep(st);
-}
-
 void words_voided(void *store, const uint8_t member[SHA256_SIZE], const char *why)
 {
     struct store *st = store;

@@ -20,6 +20,11 @@ struct store_words_listener {
     void *ctx;
     /* A member's word is void from now on. Any thread, no lock held; it must not call the store. */
     void (*voided)(void *ctx, const uint8_t member[SHA256_SIZE], const char *why);
+    /* A member as people know it, into out[cap]. */
+    void (*name)(void *ctx, const uint8_t member[SHA256_SIZE], char *out, size_t cap);
+    /* The bytes of these objects count no longer: for other processes that use this cache. `why`
+     * is a sentence about the first of them. */
+    void (*taken_back)(void *ctx, const uint32_t *ids, size_t n, const char *why);
 };
 /* Which member this node is: its own word is never void. Before anything else here. */
 void store_words_self(struct store *st, const uint8_t self[SHA256_SIZE]);

@@ -62,7 +62,12 @@ static void admit(struct store *st, struct entry *en)
         }
     }
     pthread_mutex_lock(&st->mu);
-    if (r) {
+    if (en->doomed) { /* taken back while it was on its way: as if it had not come */
+        en->doomed = false;
+        eng_put_slot(st, en);
+        en->state = ENT_IDLE;
+        eng_want(st, id, (enum store_prio)en->prio, en->want_ram);
+    } else if (r) {
         eng_fail(st, en, r, &e);
     } else {
         eng_ready(st, en);
@@ -261,6 +266,9 @@ static void *publisher_main(void *arg)
 
         struct err e = {0};
         int r = disk_publish(st->disk, list, &e);
+        for (const struct disk_file *f = list; f; f = f->next) {
+            disk_reconsider(st->disk, f->id);
+        }
         if (r) {
             eng_disk_trouble(st, &e);
         } else {

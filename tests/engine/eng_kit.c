@@ -140,7 +140,7 @@ void eng_job(struct eng_job *j, uint32_t seed, size_t n, uint32_t max_new, uint3
     j->ask.n_prompt = n;
     j->ask.max_new = max_new;
     j->ask.sampling.base.top_p = 1;
-    j->ask.hooks = (struct engine_hooks){j, on_waits, on_step, on_prefill, on_token, on_end};
+    j->ask.hooks = (struct engine_hooks){j, on_waits, on_step, on_prefill, on_token, on_end, NULL};
 }
 
 int eng_submit(struct eng *x, struct eng_job *j)

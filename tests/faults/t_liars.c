@@ -3,8 +3,7 @@
  * something else, who lies to one member alone, a rotten disk, a removed member. Whatever they do,
  * an object that a node uses is the model's own; the right one is named; honest ones are never
  * banned and their word counts. */
-#include "tests/daemon/node_kit.h"
-#include "tests/faults/evil.h"
+#include "tests/faults/liar.h"
 
 #include "node/store/share.h"
 #include "node/store/words.h"
@@ -12,122 +11,6 @@
 
 static char url[128];
 static struct demo_server *origin;
-
-/* ---- an evil member that holds the demo model ---- */
-
-struct bad {
-    struct kit_node k; /* its home alone */
-    const struct model *m;
-    uint8_t **truth;
-    struct object_key *keys;
-    struct evil_source src;
-    struct evil *e;
-    struct key_id id;
-    char who[ID_SHORT];
-};
-
-static uint32_t object(const struct bad *b, struct object_key k)
-{
-    return k.kind == STORE_KEY_EXPERT ? model_expert_id(b->m, k.layer, k.index) : k.index;
-}
-
-static bool src_size(void *ctx, struct object_key k, uint64_t *size)
-{
-    const struct bad *b = ctx;
-    uint32_t id = object(b, k);
-    bool known = id < model_object_count(b->m);
-    *size = known ? model_object(b->m, id)->size : 0;
-    return known;
-}
-
-static void src_read(void *ctx, struct object_key k, uint32_t chunk, uint8_t *p, size_t n)
-{
-    const struct bad *b = ctx;
-    memcpy(p, b->truth[object(b, k)] + (size_t)chunk * STORAGE_CHUNK, n);
-}
-
-static void bad_start(struct bad *b, const struct kit_node *keeper, const struct kit_node *with,
-                      const struct evil_opts *o)
-{
-    struct evil_opts x = *o;
-    struct identity me;
-    struct err e = {0};
-    memset(b, 0, sizeof *b);
-    kit_member(&b->k, keeper);
-    ok(identity_open(b->k.home, NULL, &me, &e));
-    b->id = me.id;
-    id_short(&me.id, b->who);
-    identity_close(&me);
-    b->m = with->m;
-    uint32_t n = model_object_count(b->m);
-    b->truth = calloc(n, sizeof *b->truth);
-    b->keys = calloc(n, sizeof *b->keys);
-    assert_true(b->truth && b->keys);
-    for (uint32_t id = 0; id < n; id++) {
-        b->truth[id] = util_truth(b->m, DEMO_MODEL, id);
-        b->keys[id] = store_key(with->st, id);
-    }
-    b->src = (struct evil_source){b, model_root(b->m), b->keys, n, src_size, src_read};
-    x.home = b->k.home;
-    x.source = &b->src;
-    b->e = evil_start(&x);
-}
-
-static void bad_stop(struct bad *b)
-{
-    evil_stop(b->e);
-    for (size_t i = 0; i < b->src.n; i++) {
-        free(b->truth[i]);
-    }
-    free(b->truth);
-    free(b->keys);
-    kit_end(&b->k);
-}
-
-static void meet(struct kit_node *k, int port)
-{
-    struct err e = {0};
-    char s[64];
-    snprintf(s, sizeof s, "127.0.0.1:%d", port);
-    int r = mesh_add_static(node_mesh(k->n), s, &e);
-    assert_true(r == 0 || r == ERR_BUSY);
-}
-
-/* ---- what a node says of a member ---- */
-
-static double row_of(struct kit_node *k, const struct key_id *id, const char *list,
-                     const char *field)
-{
-    struct err e = {0};
-    json_t *root;
-    char text[ID_TEXT];
-    double v = -1;
-    id_text(id, text);
-    ok(node_status(k->n, &root, &e));
-    json_t *rows = strcmp(list, "peers") ? json_object_get(json_object_get(root, "words"), list)
-                                         : json_object_get(root, list);
-    for (size_t i = 0; i < json_array_size(rows); i++) {
-        json_t *m = json_array_get(rows, i);
-        const char *s = json_string_value(json_object_get(m, "id"));
-        if (s && !strcmp(s, text)) {
-            const json_t *j = json_object_get(m, field);
-            j = j ? j : json_object_get(json_object_get(m, "fetch"), field);
-            v = json_is_number(j) ? json_number_value(j) : json_is_true(j);
-        }
-    }
-    json_decref(root);
-    return v;
-}
-
-static double word(struct kit_node *k, const struct key_id *id, const char *field)
-{
-    return row_of(k, id, "members", field);
-}
-
-static double peer(struct kit_node *k, const struct key_id *id, const char *field)
-{
-    return row_of(k, id, "peers", field);
-}
 
 static void honest_still(struct kit_node *k, const struct kit_node *who)
 {
@@ -160,7 +43,7 @@ static void begin(const struct evil_opts *o, bool with_origin)
     kit_open(&a, url, NULL);
     kit_get_all(&a, 0, 1);
     until(word(&a, mesh_id(node_mesh(a.n)), "objects") == kit_count(&a));
-    bad_start(&ev, &a, &a, o);
+    bad_start(&ev, &a, &a, o, NULL);
     kit_open(&b, url, &a); /* its metadata */
     kit_connected(&b, 1);
     if (!with_origin) {
@@ -234,7 +117,7 @@ static void test_first_signer_alone(void **state)
     kit_keeper(&a);
     kit_member(&b, &a);
     kit_open(&a, url, NULL);
-    bad_start(&ev, &a, &a, &o);
+    bad_start(&ev, &a, &a, &o, NULL);
     kit_open(&b, url, NULL);
     meet(&b, evil_port(ev.e));
     /* found out at once where something comes without being asked for */
@@ -257,7 +140,7 @@ static void test_first_signer_offline(void **state)
     kit_keeper(&a);
     kit_member(&b, &a);
     kit_open(&a, url, NULL);
-    bad_start(&ev, &a, &a, &o);
+    bad_start(&ev, &a, &a, &o, NULL);
     kit_open(&b, url, NULL);
     demo_server_stop(origin);
     origin = NULL;
@@ -330,7 +213,7 @@ static void test_only_one(void **state)
     demo_server_stop(origin);
     origin = NULL;
     o.only = node_port(b.n);
-    bad_start(&ev, &a, &a, &o);
+    bad_start(&ev, &a, &a, &o, NULL);
     meet(&b, evil_port(ev.e));
     meet(&c, evil_port(ev.e));
     until(peer(&b, &ev.id, "objects") > 0 && peer(&c, &ev.id, "objects") > 0);
