@@ -214,7 +214,9 @@ struct kern_backend {
      * KERN_ENOMEM / KERN_EINVAL (nothing was started). The CPU backend has done the work when this
      * returns; callers must not count on it. */
     int (*submit)(struct kern_backend *b, const struct kern_cmd *cmds, size_t n, uint64_t *fence);
-    /* Returns when everything up to `fence` is visible to the host. */
+    /* Returns when everything up to `fence` is visible to the host. An error of submit (but for
+     * KERN_ENOMEM) or wait may mean that hardware failed: the results of all that was not waited
+     * for are lost, nothing is under way any more, and what is submitted next starts afresh. */
     int (*wait)(struct kern_backend *b, uint64_t fence);
     /* The last fence up to which nothing uses any buffer any more. */
     uint64_t (*done)(struct kern_backend *b);

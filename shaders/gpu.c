@@ -15,7 +15,7 @@ struct gpu_buf {
     struct kern_buf b; /* first: a kern_buf of ours is one of these */
     struct sh_mem m;
     struct gpu_buf *next; /* of the freed ones */
-    uint64_t last;        /* batch after which the memory may go */
+    uint64_t last;        /* the last batch that uses it: after that the memory may go */
 };
 
 struct gpu {
@@ -25,9 +25,9 @@ struct gpu {
     struct gpu_buf *scratch; /* or NULL */
     struct sh_launch *plan;  /* of one command */
     size_t plan_n, plan_cap;
-    bool failed;
     /* Buffers come and go on any thread: the store's fill slots while others compute. Of what the
-     * lock guards, the submitting thread alone writes last, pending and the first two counts. */
+     * lock guards, the submitting thread alone writes last, pending and all counts but `allocated`.
+     */
     pthread_mutex_t lock;
     struct gpu_buf *freed; /* wait for their last batch */
     bool pending;          /* the open batch has launches */
@@ -100,7 +100,6 @@ static struct gpu_buf *take(struct gpu *g, size_t size)
 static void give(struct gpu *g, struct gpu_buf *buf)
 {
     pthread_mutex_lock(&g->lock);
-    buf->last = g->last + g->pending;
     buf->next = g->freed;
     g->freed = buf;
     pthread_mutex_unlock(&g->lock);
@@ -138,17 +137,32 @@ static int keep(void *ctx, const struct sh_launch *l)
     return 0;
 }
 
+/* The device is used no more. Whoever sees the error it is returned with knows that what was not
+ * waited for is lost; what comes after it is the CPU's, in the same memory, so nothing that the
+ * device still has may come late. */
+static void fail(struct gpu *g, const char *why)
+{
+    char line[WHY + 100], again[WHY];
+    pthread_mutex_lock(&g->lock);
+    bool news = !g->counts.lost;
+    g->counts.lost = true;
+    pthread_mutex_unlock(&g->lock);
+    if (news && g->last) {
+        (void)g->d->wait(g->d, g->last, again, sizeof again);
+    }
+    if (news && g->o.say) {
+        snprintf(line, sizeof line, "%s%s", why,
+                 g->o.cpu ? "; what was being computed is lost, the CPU does the rest" : "");
+        g->o.say(g->o.ctx, line);
+    }
+    reap(g);
+}
+
 static int wait_for(struct gpu *g, uint64_t batch)
 {
     char why[WHY] = "";
-    if (g->failed) {
-        return KERN_EINVAL;
-    }
-    if (batch && g->d->wait(g->d, batch, why, sizeof why)) {
-        g->failed = true;
-        if (g->o.say) {
-            g->o.say(g->o.ctx, why);
-        }
+    if (batch && !g->counts.lost && g->d->wait(g->d, batch, why, sizeof why)) {
+        fail(g, why);
         return KERN_EINVAL;
     }
     reap(g);
@@ -166,7 +180,7 @@ static int commit(struct gpu *g)
     g->counts.batches += !rc;
     pthread_mutex_unlock(&g->lock);
     if (rc) {
-        g->failed = true;
+        fail(g, "the GPU takes no more work");
         return rc;
     }
     /* Far ahead, the host would only pile up work and memory. */
@@ -203,16 +217,16 @@ static bool allowed(const struct gpu *g)
     return true;
 }
 
-static int on_cpu(struct gpu *g, const struct kern_cmd *c)
+static int on_cpu(struct gpu *g, const struct kern_cmd *c, size_t n)
 {
     uint64_t fence;
     if (commit(g) || wait_for(g, g->last)) {
         return KERN_EINVAL;
     }
     pthread_mutex_lock(&g->lock);
-    g->counts.on_cpu++;
+    g->counts.on_cpu += n;
     pthread_mutex_unlock(&g->lock);
-    int rc = g->o.cpu->submit(g->o.cpu, c, 1, &fence);
+    int rc = g->o.cpu->submit(g->o.cpu, c, n, &fence);
     return rc ? rc : g->o.cpu->wait(g->o.cpu, fence);
 }
 
@@ -220,7 +234,9 @@ static int encode(struct gpu *g, const struct sh_launch *l)
 {
     void *handle[SH_BUFFERS] = {0};
     for (uint32_t k = 0; k < l->buffers; k++) {
-        handle[k] = l->buf[k].buf->impl;
+        struct gpu_buf *buf = (struct gpu_buf *)(uintptr_t)l->buf[k].buf;
+        buf->last = g->last + 1;
+        handle[k] = buf->b.impl;
     }
     int rc = g->d->encode(g->d, l, handle);
     if (!rc && !g->pending) {
@@ -236,12 +252,20 @@ static int one(struct gpu *g, const struct kern_cmd *c)
     g->plan_n = 0;
     int rc = sh_plan(c, &g->o.plan, g->scratch ? &g->scratch->b : NULL, keep, g);
     if (rc == KERN_ENOTSUP || (!rc && !allowed(g))) {
-        return on_cpu(g, c);
+        return on_cpu(g, c, 1);
     }
     for (size_t i = 0; !rc && i < g->plan_n; i++) {
         rc = encode(g, &g->plan[i]);
     }
     return rc;
+}
+
+static void drop_open(struct gpu *g)
+{
+    g->d->discard(g->d);
+    pthread_mutex_lock(&g->lock);
+    g->pending = false;
+    pthread_mutex_unlock(&g->lock);
 }
 
 static int gpu_submit(struct kern_backend *b, const struct kern_cmd *cmds, size_t n,
@@ -259,8 +283,9 @@ static int gpu_submit(struct kern_backend *b, const struct kern_cmd *cmds, size_
         }
         most = need > most ? need : most;
     }
-    if (g->failed) {
-        return KERN_EINVAL;
+    if (g->counts.lost) {
+        *fence = g->last;
+        return g->o.cpu ? on_cpu(g, cmds, n) : KERN_EINVAL;
     }
     int rc = scratch_for(g, most); /* or has no memory: the caller may make room and try again */
     if (rc) {
@@ -269,11 +294,10 @@ static int gpu_submit(struct kern_backend *b, const struct kern_cmd *cmds, size_
     for (size_t i = 0; i < n; i++) {
         rc = one(g, &cmds[i]);
         if (rc) { /* half a submission would leave the state half moved on: end it all */
-            g->d->discard(g->d);
-            pthread_mutex_lock(&g->lock);
-            g->pending = false;
-            pthread_mutex_unlock(&g->lock);
-            g->failed = g->failed || i > 0;
+            drop_open(g);
+            if (i && !g->counts.lost) {
+                fail(g, "a command could not be given to the GPU");
+            }
             return rc;
         }
     }
@@ -285,13 +309,16 @@ static int gpu_submit(struct kern_backend *b, const struct kern_cmd *cmds, size_
 static int gpu_wait(struct kern_backend *b, uint64_t fence)
 {
     struct gpu *g = b->impl;
+    if (g->counts.lost && !g->o.cpu) {
+        return KERN_EINVAL;
+    }
     return fence <= g->last ? wait_for(g, fence) : KERN_EINVAL;
 }
 
 static uint64_t gpu_done(struct kern_backend *b)
 {
     struct gpu *g = b->impl;
-    return g->d->done(g->d);
+    return g->counts.lost ? g->last : g->d->done(g->d);
 }
 
 static void gpu_close(struct kern_backend *b)

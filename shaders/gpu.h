@@ -20,7 +20,8 @@ struct sh_mem {
  * a time calls one. Launches of all batches take effect in order. */
 struct sh_device {
     const char *name;
-    size_t limit; /* bytes that may be allocated in all */
+    const char *system; /* version and build: what the GPU computes with may change with it */
+    size_t limit;       /* bytes that may be allocated in all */
     int (*alloc)(struct sh_device *d, size_t size, struct sh_mem *m); /* 0 or KERN_ENOMEM */
     void (*free)(struct sh_device *d, struct sh_mem *m);              /* no batch uses it */
     /* Adds a launch to the open batch. handle[i] belongs to l->buf[i]. 0 or KERN_E*. */
@@ -39,14 +40,16 @@ struct sh_device {
 
 struct gpu_opts {
     struct sh_plan_opts plan;
-    struct kern_backend *cpu;          /* runs what the GPU may not; stays the caller's */
+    struct kern_backend *cpu;          /* runs what the GPU may not, and everything once the GPU has
+                                          failed; stays the caller's. NULL: then all fails */
     bool broken[SH_KERNELS];           /* kernels that must not be used: gpu_selftest */
     void (*say)(void *, const char *); /* errors of the device, as sentences; may be NULL */
     void *ctx;
 };
 
-/* Takes the device over, also when it fails. 0 or KERN_ENOMEM. Submissions are batches; a failure
- * of the device shows in wait, and in all that comes after it. Buffers may be freed while commands
+/* Takes the device over, also when it fails. 0 or KERN_ENOMEM. Submissions are batches. A failure
+ * of the device is an error of submit or wait, once: the results of what was not waited for are
+ * lost, and what is submitted after it is computed by the CPU. Buffers may be freed while commands
  * use them: their memory goes when these are done. KERN_ENOMEM from submit: nothing was started,
  * and it may be tried again when something was freed. */
 int gpu_open(struct sh_device *d, const struct gpu_opts *o, struct kern_backend **out);
@@ -55,6 +58,7 @@ int gpu_open(struct sh_device *d, const struct gpu_opts *o, struct kern_backend 
 struct gpu_counts {
     uint64_t batches, on_cpu;
     size_t allocated;
+    bool lost; /* the device failed */
 };
 void gpu_counts(const struct kern_backend *b, struct gpu_counts *c);
 

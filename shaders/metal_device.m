@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/sysctl.h>
 #include <unistd.h>
 
 #define RING 16 /* command buffers remembered: more than GPU_AHEAD */
@@ -37,7 +38,7 @@ _Static_assert(RING > GPU_AHEAD + 1, "a batch that may be waited for is remember
 struct metal {
     struct sh_device d;
     void *owner; /* a retained ShoalMetal */
-    char name[96];
+    char name[96], system[64];
 };
 
 static ShoalMetal *of(struct sh_device *d)
@@ -244,6 +245,17 @@ static int prepare(ShoalMetal *g, char *why, size_t size)
     return pipelines(g, library, why, size);
 }
 
+/* "15.1 24B83": the driver and its compiler come with the system. */
+static void name_system(char *out, size_t size)
+{
+    char version[24] = "?", build[24] = "?";
+    size_t n = sizeof version;
+    (void)sysctlbyname("kern.osproductversion", version, &n, NULL, 0);
+    n = sizeof build;
+    (void)sysctlbyname("kern.osversion", build, &n, NULL, 0);
+    snprintf(out, size, "%.23s %.23s", version, build);
+}
+
 int metal_device_open(struct sh_device **out, char *why, size_t size)
 {
     struct metal *m = calloc(1, sizeof *m);
@@ -257,8 +269,10 @@ int metal_device_open(struct sh_device **out, char *why, size_t size)
         rc = prepare(g, why, size);
         if (!rc) {
             snprintf(m->name, sizeof m->name, "metal/%s", g->device.name.UTF8String);
+            name_system(m->system, sizeof m->system);
             m->d = (struct sh_device){
                 .name = m->name,
+                .system = m->system,
                 .limit = (size_t)g->device.recommendedMaxWorkingSetSize,
                 .alloc = metal_alloc,
                 .free = metal_free,

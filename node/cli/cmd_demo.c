@@ -234,7 +234,7 @@ static int ask_node(struct demo *d, unsigned i, struct err *e)
     row->node = i;
     cli_note(d->c, "node %u, with an empty cache. Question: %s", i + 1, QUESTION);
     int r = demo_shoal_run(&d->shoal, i, e);
-    struct session_over over = {n->node, n->be};
+    struct session_over over = {n->node, n->compute};
     r = r ? r : ask(d, &over, began, row, e);
     r = r ? r : demo_shoal_account(&d->shoal, row, e);
     r = r ? r : check_shared(d, row, e);

@@ -75,6 +75,41 @@ static void exam_processor(struct exam *x)
         slow ? ": no AVX2 with FMA and no NEON, so everything runs many times slower" : "");
 }
 
+static void keep_line(void *ctx, const char *line)
+{
+    struct buf *said = ctx;
+    (void)buf_addf(said, "%s%s", said->n ? "; " : "", line);
+}
+
+/* The GPU as `run` would use it; at its first start the self-test is made here. */
+static void exam_gpu(struct exam *x, const char *home)
+{
+    struct compute_opts k = {.threads = {1, true}};
+    struct compute *c;
+    struct compute_report r;
+    struct err e = {0};
+    struct buf said;
+    char words[600];
+    buf_init(&said, 4096);
+    if (cli_compute_open(x->c, &k, home, keep_line, &said, &c, &e)) {
+        say(x, WARN, "gpu", "%s", e.msg);
+    } else {
+        compute_report(c, &r);
+        cli_compute_words(c, words, sizeof words);
+        if (!r.gpu) {
+            /* a message of a compiler or a self-test is worth reading; no GPU is not */
+            say(x, said.n ? WARN : GOOD, "gpu", "not used: %s%s%s", r.why, said.n ? "; " : "",
+                said.n ? said.p : "");
+        } else {
+            say(x, r.on_cpu[0] ? WARN : GOOD, "gpu", "%s, its self-test %s%s%s", words,
+                r.remembered ? "was made before" : "made now", said.n ? "; " : "",
+                said.n ? said.p : "");
+        }
+        compute_close(c);
+    }
+    buf_free(&said);
+}
+
 static void exam_memory(struct exam *x)
 {
     char a[CLI_NUM], b[CLI_NUM];
@@ -338,6 +373,7 @@ static int run(struct cli *c, const void *opts, int argc, char **argv)
     }
     struct exam x = {.c = c, .checks = c->json ? json_array() : NULL};
     exam_processor(&x);
+    exam_gpu(&x, o->model.home);
     exam_memory(&x);
     exam_files(&x);
     exam_cache(&x, o->model.cache, o->model.home);

@@ -193,8 +193,10 @@ static int print_json(struct cli_session *s, const struct prompt *p, const struc
         json_object_set_new(stats, "decode_s", json_real(a->gen.decode_s));
         json_object_set_new(stats, "decode_tok_s", json_real(a->decode_tok_s));
         json_object_set_new(stats, "speculate", cli_speculate_json(&a->gen.spec));
-        json_object_set_new(stats, "backend", json_string(s->be->name));
-        json_object_set_new(stats, "threads", json_integer(s->be->threads));
+        const struct kern_backend *be = compute_backend(s->compute);
+        json_object_set_new(stats, "backend", json_string(be->name));
+        json_object_set_new(stats, "threads", json_integer(be->threads));
+        json_object_set_new(stats, "compute", cli_compute_json(s->compute));
     }
     char root[2 * SHA256_SIZE + 1];
     sha256_hex(model_root(s->m), root);

@@ -7,8 +7,6 @@
 #include "node/cli/verify.h"
 #include "node/daemon/node.h"
 
-#include "kernels/cpu.h"
-
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -96,7 +94,7 @@ struct up {
     struct cli_home home;
     struct buf source;
     struct cli_net net;
-    struct kern_backend *be;
+    struct compute *compute;
     struct node *node;
     bool with_api;
     struct cli quiet; /* of the sessions: they say no plan and show no progress */
@@ -138,7 +136,7 @@ static void on_verify(void *ctx, const struct mesh_verify_ask *ask, struct mesh_
         r = err_set(&e, ERR_BUSY, "this node is starting");
     } else {
         pthread_mutex_lock(&u->lock);
-        struct session_over over = {u->node, u->be};
+        struct session_over over = {u->node, u->compute};
         struct model_opts mo = {.model = u->source.p, .over = &over};
         struct compute_opts co = {.ram = {VERIFY_RAM, true}};
         r = cli_session_open(&s, &u->quiet, &mo, &co, SESSION_INFER, &e);
@@ -166,16 +164,22 @@ static int on_forget(void *ctx, size_t *n, uint64_t *bytes, struct err *e)
     return states_clear(u->home.path, NULL, n, bytes, e);
 }
 
+static json_t *on_compute(void *ctx)
+{
+    struct up *u = ctx;
+    char words[600];
+    cli_compute_words(u->compute, words, sizeof words);
+    json_t *v = cli_compute_json(u->compute);
+    json_object_set_new(v, "words", json_string(words));
+    return v;
+}
+
 /* ---- opening ---- */
 
 static int open_node(struct up *u, const struct up_opts *o, struct err *e)
 {
     char host[64] = "::";
     uint16_t port = 0;
-    const struct compute_opts *k = &o->compute;
-    struct kern_cpu_opts ko = {.isa = k->isa.set ? (enum kern_isa)k->isa.v : KERN_ISA_AUTO,
-                               .threads = (unsigned)k->threads.v,
-                               .flush_subnormals = k->flush_subnormals};
     struct node_opts no = {.home = u->home.path,
                            .scrub_s = !o->scrub.set ? 0
                                       : o->scrub.v  ? o->scrub.v
@@ -207,18 +211,18 @@ static int open_node(struct up *u, const struct up_opts *o, struct err *e)
                            .stop = on_stop,
                            .stop_ctx = u,
                            .forget = on_forget,
-                           .forget_ctx = u};
+                           .forget_ctx = u,
+                           .compute = on_compute,
+                           .compute_ctx = u};
     if (o->listen) {
         (void)opt_host_port(o->listen, host, sizeof host, &port, true); /* was checked */
     }
     no.listen_port = port;
-    int r = kern_cpu_open(&ko, &u->be);
+    int r = cli_compute_open(u->c, &o->compute, u->home.path, on_log, u, &u->compute, e);
     if (r) {
-        return r == KERN_ENOTSUP
-                   ? err_set(e, ERR_UNSUPPORTED, "--isa: this processor does not have that one")
-                   : err_set(e, ERR_NOMEM, "cannot start the workers of the CPU backend");
+        return r;
     }
-    no.store.mem = infer_store_mem(u->be);
+    no.store.mem = infer_store_mem(compute_backend(u->compute));
     pthread_mutex_lock(&u->lock);
     r = node_open(&no, &u->node, e);
     pthread_mutex_unlock(&u->lock);
@@ -233,7 +237,7 @@ static int open_node(struct up *u, const struct up_opts *o, struct err *e)
 
 static int open_service(struct up *u, const struct up_opts *o, struct err *e)
 {
-    struct session_over over = {u->node, u->be};
+    struct session_over over = {u->node, u->compute};
     struct service_setup su = {
         .o = &o->service, .c = u->c, .states = u->home.path, .demo = !o->model, .retry = true};
     u->service = service_new();
@@ -382,9 +386,7 @@ static int run(struct cli *c, const void *opts, int argc, char **argv)
     }
     node_close(u.node);
     service_free(u.service);
-    if (u.be) {
-        u.be->close(u.be);
-    }
+    compute_close(u.compute);
     buf_free(&u.source);
     cli_net_close(&u.net);
     cli_home_close(&u.home);

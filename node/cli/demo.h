@@ -34,7 +34,7 @@ void demo_row_free(struct demo_row *r);
 struct demo_node {
     char home[96], cache[112], address[32];
     struct key_id id;
-    struct kern_backend *be; /* NULL: it answers no question */
+    struct compute *compute; /* NULL: it answers no question */
     struct node *node;
 };
 

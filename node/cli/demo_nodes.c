@@ -5,7 +5,6 @@
 #include "node/cli/home.h"
 #include "node/daemon/node.h"
 
-#include "kernels/cpu.h"
 #include "proto/base/clock.h"
 
 #include <poll.h>
@@ -68,13 +67,11 @@ static int open_node(struct demo_shoal *s, unsigned i, bool computes, struct err
         peers[o.n_peers++] = s->node[p].address;
     }
     if (computes) {
-        struct kern_cpu_opts ko = {.isa = k->isa.set ? (enum kern_isa)k->isa.v : KERN_ISA_AUTO,
-                                   .threads = (unsigned)k->threads.v,
-                                   .flush_subnormals = k->flush_subnormals};
-        if (kern_cpu_open(&ko, &d->be)) {
-            return err_set(e, ERR_NOMEM, "cannot start the workers of the CPU backend");
+        int r = cli_compute_open(s->c, k, NULL, on_log, s, &d->compute, e);
+        if (r) {
+            return r;
         }
-        o.store.mem = infer_store_mem(d->be);
+        o.store.mem = infer_store_mem(compute_backend(d->compute));
     }
     int r = node_open(&o, &d->node, e);
     if (!r) {
@@ -207,10 +204,8 @@ void demo_shoal_end(struct demo_shoal *s)
     for (unsigned i = DEMO_NODES; i-- > 0;) {
         struct demo_node *d = &s->node[i];
         node_close(d->node);
-        if (d->be) {
-            d->be->close(d->be);
-        }
         d->node = NULL;
-        d->be = NULL;
+        compute_close(d->compute);
+        d->compute = NULL;
     }
 }

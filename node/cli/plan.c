@@ -55,6 +55,28 @@ void plan_make(struct plan *p, const struct model *m, const struct compute_opts 
     }
 }
 
+/* Of what the GPU may use, so much is left for states, work arrays and other programs. */
+#define GPU_SHARE 8
+
+void plan_limit(struct plan *p, uint64_t limit)
+{
+    uint64_t room = limit - limit / GPU_SHARE;
+    uint64_t spine = p->spine_budget < p->spine_bytes ? p->spine_budget : p->spine_bytes;
+    if (!limit || (spine <= room && p->ram_budget <= room - spine)) {
+        return;
+    }
+    /* Experts give way first: a token reads all of the spine, and one expert in dozens. */
+    uint64_t half = room / 2, experts = p->ram_budget < half ? p->ram_budget : half;
+    if (spine > room - experts) {
+        p->spine_budget = spine = room - experts;
+        snprintf(p->spine_why, sizeof p->spine_why, "bound by what the GPU may use");
+    }
+    if (p->ram_budget > room - spine) {
+        p->ram_budget = room - spine;
+        snprintf(p->ram_why, sizeof p->ram_why, "bound by what the GPU may use");
+    }
+}
+
 static double larger(double a, double b)
 {
     return a > b ? a : b;

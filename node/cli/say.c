@@ -165,6 +165,9 @@ static void say_node(const json_t *s)
             printf("         %s\n", text(m, "spine_why"));
         }
     }
+    if (text(json_object_get(s, "compute"), "words")[0]) {
+        printf("compute  %s\n", text(json_object_get(s, "compute"), "words"));
+    }
 }
 
 /* Folders used in place, damaged files set aside, how far the scrub is. */

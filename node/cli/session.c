@@ -2,7 +2,6 @@
  * session.c: see session.h. */
 #include "node/cli/session.h"
 
-#include "kernels/cpu.h"
 #include "node/cli/budget.h"
 #include "node/cli/home.h"
 #include "node/cli/plat.h"
@@ -197,23 +196,6 @@ static void on_log(void *ctx, const char *line)
     live_log(s->live, line);
 }
 
-static int open_backend(struct cli_session *s, const struct compute_opts *k, struct err *e)
-{
-    if (s->borrowed) {
-        return 0;
-    }
-    struct kern_cpu_opts ko = {.isa = k->isa.set ? (enum kern_isa)k->isa.v : KERN_ISA_AUTO,
-                               .threads = (unsigned)k->threads.v,
-                               .flush_subnormals = k->flush_subnormals};
-    int r = kern_cpu_open(&ko, &s->be);
-    if (r == KERN_ENOTSUP) {
-        return err_set(e, ERR_UNSUPPORTED,
-                       "--isa %s: this processor does not have it; auto takes the best it has",
-                       cli_isa_names[ko.isa]);
-    }
-    return r ? err_set(e, ERR_NOMEM, "cannot start the workers of the CPU backend") : 0;
-}
-
 static int open_store(struct cli_session *s, const struct model_opts *o,
                       const struct compute_opts *k, struct err *e)
 {
@@ -232,8 +214,8 @@ static int open_store(struct cli_session *s, const struct model_opts *o,
                             .log = on_log,
                             .log_ctx = s};
     int r = 0;
-    if (s->be) {
-        so.mem = infer_store_mem(s->be);
+    if (s->compute) {
+        so.mem = infer_store_mem(compute_backend(s->compute));
     }
     if (!s->borrowed && o->home) {
         struct node_opts no = {.home = o->home, .store = so, .brief = true};
@@ -298,7 +280,7 @@ static void say_spine(struct cli_session *s)
 int cli_session_load(struct cli_session *s, struct err *e)
 {
     struct infer_opts io = {.st = s->st,
-                            .be = s->be,
+                            .be = compute_backend(s->compute),
                             .spine_budget = s->plan.spine_budget,
                             .prefetch = s->prefetch,
                             .progress = s->progress,
@@ -353,6 +335,9 @@ static void say_plan(struct cli_session *s)
         note(s, "spine   %s of %s in memory (%s); what does not fit is read anew for every token",
              cli_bytes(p->spine_budget, a), cli_bytes(p->spine_bytes, b), p->spine_why);
     }
+    char how[600];
+    cli_compute_words(s->compute, how, sizeof how);
+    note(s, "compute %s", how);
     note(s, "experts at most %s in RAM of %s, %s each (%s)", cli_bytes(p->ram_budget, a),
          cli_bytes(p->expert_bytes, b), cli_bytes(p->expert_size, d), p->ram_why);
 }
@@ -425,7 +410,7 @@ int cli_session_open(struct cli_session *s, struct cli *c, const struct model_op
     s->record_routes = o->record_routes;
     if (o->over) {
         s->node = o->over->node;
-        s->be = o->over->be;
+        s->compute = o->over->compute;
         s->borrowed = true;
     }
     buf_init(&s->source_buf, PATH_ROOM);
@@ -444,14 +429,15 @@ int cli_session_open(struct cli_session *s, struct cli *c, const struct model_op
     }
     /* A folder's tokenizer can be read without the rest of the model. */
     bool store = depth > SESSION_TEXT || is_url(s->source ? s->source : "") || s->borrowed;
-    if (!r && depth >= SESSION_PLAN) {
-        r = open_backend(s, k, e);
+    if (!r && depth >= SESSION_PLAN && !s->borrowed) {
+        r = cli_compute_open(c, k, o->home, on_log, s, &s->compute, e);
     }
     if (!r && store) {
         r = open_store(s, o, k, e);
     }
     if (!r && depth >= SESSION_PLAN) {
         plan_make(&s->plan, s->m, k, plat_memory());
+        plan_limit(&s->plan, compute_limit(s->compute));
         store_set_ram_budget(s->st, s->plan.ram_budget);
         cli_session_phase(s, PHASE_QUIET, 0, 0);
         if (!c->brief) {
@@ -494,8 +480,8 @@ void cli_session_close(struct cli_session *s)
         }
     }
     live_stop(s->live);
-    if (s->be && !s->borrowed) {
-        s->be->close(s->be);
+    if (!s->borrowed) {
+        compute_close(s->compute);
     }
     buf_free(&s->source_buf);
     cli_net_close(&s->net);

@@ -7,11 +7,11 @@
 #ifndef SHOAL_NODE_CLI_SESSION_H
 #define SHOAL_NODE_CLI_SESSION_H
 
-#include "kernels/backend.h"
 #include "node/cli/awake.h"
 #include "node/cli/cli.h"
 #include "node/cli/live.h"
 #include "node/cli/net.h"
+#include "node/compute/compute.h"
 #include "node/infer/infer.h"
 #include "node/infer/speculate.h"
 #include "node/store/store.h"
@@ -23,11 +23,11 @@
 
 struct node;
 
-/* A node that is open already: the session uses its store and leaves it open. The backend is the
- * one whose memory (infer_store_mem) the store was opened with. */
+/* A node that is open already: the session uses its store and leaves it open. The memory of what
+ * computes (infer_store_mem) is the store's. */
 struct session_over {
     struct node *node;
-    struct kern_backend *be;
+    struct compute *compute;
 };
 
 struct model_opts {
@@ -49,7 +49,7 @@ extern const struct opt_group model_group; /* at 0: copy and set `at` */
 
 struct compute_opts {
     struct opt_count threads, ram, spine_ram, chunk;
-    struct opt_choice isa, prefetch;
+    struct opt_choice backend, isa, prefetch;
     bool flush_subnormals;
 };
 extern const struct opt_group compute_group;
@@ -58,7 +58,7 @@ extern const struct opt_group compute_group;
 extern const struct opt model_opts_table[], compute_opts_table[];
 extern const char *const cli_isa_names[]; /* in the order of enum kern_isa, NULL-terminated */
 #define MODEL_OPTS_COUNT (9 + NET_OPTS_COUNT)
-#define COMPUTE_OPTS_COUNT 8
+#define COMPUTE_OPTS_COUNT 9
 
 /* ---- the plan (plan.c) ---- */
 
@@ -74,6 +74,9 @@ struct plan {
 /* Fill all but the state. Never fails. */
 void plan_make(struct plan *p, const struct model *m, const struct compute_opts *o,
                uint64_t memory);
+/* Bound to the memory that a GPU may use, 0: there is no such bound. Experts give way first, as far
+ * as half of it. */
+void plan_limit(struct plan *p, uint64_t limit);
 json_t *plan_json(const struct plan *p);
 
 /* What is measured of the machine, and of the model: bytes, bytes a second. */
@@ -111,7 +114,7 @@ struct cli_session {
     const char *cache;  /* NULL: read in place */
     struct plan plan;
     struct awake awake; /* the machine's, while something is computed or set up */
-    struct kern_backend *be;
+    struct compute *compute;
     struct node *node; /* with --home: the store is its */
     bool shared;       /* that node is in a shoal */
     struct store *st;
@@ -123,7 +126,7 @@ struct cli_session {
     uint32_t chunk;    /* rows of one prefill call */
     enum infer_prefetch prefetch;
     struct live *live;
-    bool borrowed; /* node and be are another's: left open */
+    bool borrowed; /* node and compute are another's: left open */
     int (*progress)(void *ctx, const struct infer_progress *p);
     void *progress_ctx;
     const char *record_routes;
@@ -143,7 +146,7 @@ enum cli_session_depth {
     SESSION_TEXT,  /* tok only; a folder needs just its tokenizer files */
     SESSION_STORE, /* st, m and tok */
     SESSION_FETCH, /* the same, but the model may have no tokenizer */
-    SESSION_PLAN,  /* be and plan too: all but f, which cli_session_load makes */
+    SESSION_PLAN,  /* compute and plan too: all but f, which cli_session_load makes */
     SESSION_INFER  /* all */
 };
 
@@ -191,6 +194,17 @@ json_t *cli_session_stats_json(const struct cli_session *s, const struct store_s
 int cli_speculate(const char *value, struct spec_opts *out, struct err *e);
 json_t *cli_speculate_json(const struct spec_stats *s);
 void cli_say_speculate(struct cli *c, const struct spec_stats *s); /* a line for people */
+
+/* ---- what computes (arith.c) ---- */
+
+/* As the options say. `home` (NULL: the standard place) is where what a GPU's self-test found is
+ * kept. say: lines about it. */
+int cli_compute_open(const struct cli *c, const struct compute_opts *k, const char *home,
+                     void (*say)(void *ctx, const char *line), void *ctx, struct compute **out,
+                     struct err *e);
+/* {"backend", "gpu", "why_not", ...}; a line for people. */
+json_t *cli_compute_json(const struct compute *c);
+void cli_compute_words(const struct compute *c, char *out, size_t n);
 
 /* "1,2,3" to ids; ERR_ARG quotes the offender. Blanks around numbers are fine. */
 int cli_session_parse_ids(const char *s, struct tok_ids *out, struct err *e);

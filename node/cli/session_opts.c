@@ -38,6 +38,10 @@ static const char *const prefetch_names[] = {"auto", "off", "on", NULL};
 const struct opt compute_opts_table[COMPUTE_OPTS_COUNT] = {
     {"threads", "N", "workers; default: one for each performance core", OPT_COUNT, AT(threads), 1,
      1024, NULL},
+    {"backend", "WHAT",
+     "what computes: auto (default) is the GPU of a Mac whose self-test passed, else the CPU; cpu; "
+     "gpu; the results are the same",
+     OPT_CHOICE, AT(backend), 0, 0, compute_choices},
     {"isa", "SET", "instruction set: auto, scalar, avx2 or neon; the results are the same",
      OPT_CHOICE, AT(isa), 0, 0, cli_isa_names},
     {"ram-budget", "SIZE", "memory for experts; default: half of the machine's, less the spine",

@@ -57,6 +57,9 @@ struct node_opts {
      * thread of the node. NULL: refused, since this process keeps none. */
     int (*forget)(void *ctx, size_t *n, uint64_t *bytes, struct err *e);
     void *forget_ctx;
+    /* What computes in this process, an object for the report. NULL: nothing does. */
+    json_t *(*compute)(void *ctx);
+    void *compute_ctx;
 };
 
 int node_open(const struct node_opts *o, struct node **out, struct err *e);

@@ -316,6 +316,8 @@ static void node_fields(struct node *n, json_t *root)
     } else if (json_integer_value(json_object_get(root, "members")) <= 1) {
         hint = "no other Mac is in this shoal yet: \"shoal invite\" prints the token for one";
     }
+    json_object_set_new(root, "compute",
+                        n->o.compute ? n->o.compute(n->o.compute_ctx) : json_null());
     json_object_set_new(root, "hint", hint ? json_string(hint) : json_null());
 }
 

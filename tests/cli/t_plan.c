@@ -113,13 +113,41 @@ static void spine_forms(void **state)
     assert_true(bf16 > 11 && bf16 < 11.2 && packed >= bf16);
 }
 
+/* What a GPU may use binds both; experts give way first, as far as half of it. */
+static void limits(void **state)
+{
+    struct compute_opts o = {.threads = {0, false}};
+    struct plan full, p;
+    plan_make(&full, m, &o, 100000000);
+    p = full;
+    plan_limit(&p, 0); /* no GPU */
+    assert_memory_equal(&p, &full, sizeof p);
+    plan_limit(&p, 1000000000);
+    assert_memory_equal(&p, &full, sizeof p);
+    uint64_t spine_before = UINT64_MAX, ram_before = UINT64_MAX;
+    for (uint64_t limit = 40000000; limit > 1000; limit -= limit / 20) {
+        uint64_t room = limit - limit / 8;
+        p = full;
+        plan_limit(&p, limit);
+        assert_true(p.spine_budget + p.ram_budget <= room ||
+                    (p.spine_budget == full.spine_budget && p.ram_budget == full.ram_budget));
+        assert_true(p.spine_budget == full.spine_budget ||
+                    p.ram_budget >= smaller(full.ram_budget, room / 2));
+        assert_true(p.spine_budget <= spine_before && p.ram_budget <= ram_before);
+        assert_true(p.ram_budget == full.ram_budget || strstr(p.ram_why, "GPU"));
+        assert_true(p.spine_budget == full.spine_budget || strstr(p.spine_why, "GPU"));
+        spine_before = p.spine_budget;
+        ram_before = p.ram_budget;
+    }
+    assert_true(spine_before < 1000 && ram_before < 1000);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(t_default),
-        cmocka_unit_test(t_given),
-        cmocka_unit_test(t_unknown_memory),
-        cmocka_unit_test(spine_forms),
+        cmocka_unit_test(t_default),        cmocka_unit_test(t_given),
+        cmocka_unit_test(t_unknown_memory), cmocka_unit_test(spine_forms),
+        cmocka_unit_test(limits),
     };
     return cmocka_run_group_tests_name("plan", tests, setup, teardown);
 }

@@ -21,7 +21,9 @@ int rig_open(struct rig *r, const struct rig_opts *o, struct err *e)
     memset(r, 0, sizeof *r);
     struct kern_cpu_opts ko = {
         .isa = o->isa, .threads = o->threads ? o->threads : 2, .flush_subnormals = o->flush};
-    if (kern_cpu_open(&ko, &r->be)) {
+    r->be = o->be;
+    r->borrowed = o->be != NULL;
+    if (!o->be && kern_cpu_open(&ko, &r->be)) {
         return err_set(e, ERR_UNSUPPORTED, "no backend %s", kern_isa_name(o->isa));
     }
     struct store_opts so = {.model = o->model,
@@ -59,7 +61,7 @@ void rig_close(struct rig *r)
     if (r->st) {
         store_close(r->st);
     }
-    if (r->be) {
+    if (r->be && !r->borrowed) {
         r->be->close(r->be);
     }
     memset(r, 0, sizeof *r);

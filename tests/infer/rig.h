@@ -7,8 +7,9 @@
 #include "node/infer/generate.h"
 
 struct rig_opts {
-    const char *model; /* folder or URL */
-    const char *cache; /* may be NULL */
+    const char *model;       /* folder or URL */
+    const char *cache;       /* may be NULL */
+    struct kern_backend *be; /* stays the caller's; NULL: a CPU's of its own: */
     enum kern_isa isa;
     unsigned threads; /* 0 = 2 */
     bool flush;
@@ -27,6 +28,7 @@ struct rig_opts {
 
 struct rig {
     struct kern_backend *be;
+    bool borrowed; /* be is another's */
     struct store *st;
     struct infer *f;
     const struct model *m;

@@ -43,7 +43,7 @@ static uint32_t rnd(struct fake *f)
 
 static void nap(struct fake *f)
 {
-    if (f->o.delay_us) {
+    if (f->o.delay_us && (!f->o.seldom || (rnd(f) >> 8) % f->o.seldom == 0)) {
         struct timespec t = {0, (long)(rnd(f) >> 8) % ((long)f->o.delay_us * 1000)};
         nanosleep(&t, NULL);
     }
@@ -242,6 +242,7 @@ struct sh_device *fake_open(const struct fake_opts *o)
     f->queue_end = &f->queue;
     f->d = (struct sh_device){
         .name = "fake",
+        .system = "test 1",
         .limit = o->limit ? o->limit : (size_t)1 << 30,
         .alloc = fake_alloc,
         .free = fake_free,

@@ -8,7 +8,8 @@
 
 struct fake_opts {
     size_t limit;      /* 0 = 1 GiB */
-    unsigned delay_us; /* the most before each launch */
+    unsigned delay_us; /* the most before each launch, */
+    unsigned seldom;   /* or before one in so many, by chance; 0: each */
     uint32_t seed;
     int sabotage;        /* a kernel whose result is falsified in one bit, or -1 */
     uint32_t in_buffer;  /* of this buffer's first word */

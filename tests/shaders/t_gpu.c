@@ -8,6 +8,7 @@
 #include "tests/shaders/emu_backend.h"
 #include "tests/shaders/fake.h"
 
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -266,9 +267,95 @@ static void failure(void **state)
     }
     assert_int_equal(b->wait(b, fence[3]), KERN_EINVAL);
     assert_non_null(strstr(said, "batch 3"));
-    assert_int_equal(b->submit(b, &c, 1, &fence[0]), KERN_EINVAL); /* no receipt after that */
+    assert_int_equal(b->submit(b, &c, 1, &fence[0]), KERN_EINVAL); /* nobody else can */
     b->free(b, x);
     b->close(b);
+}
+
+/* With a CPU beside it what comes after the error is computed, from what is in memory then. */
+static void failure_with_cpu(void **state)
+{
+    struct fake_opts fo = {.sabotage = -1, .fail_batch = 3, .delay_us = 300};
+    struct gpu_opts o = {.cpu = scalar(), .say = hear};
+    struct gpu_counts n;
+    struct kern_backend *b;
+    struct sh_device *d = fake_open(&fo);
+    assert_int_equal(gpu_open(d, &o, &b), 0);
+    struct kern_buf *x = b->alloc(b, 400);
+    struct kern_cmd c = {.op = KERN_ADD};
+    c.u.add.a = c.u.add.b = c.u.add.y = kern_at(x, 0);
+    c.u.add.n = 100;
+    uint64_t fence[5], again;
+    float *v = x->host;
+    said[0] = 0;
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(b->submit(b, &c, 1, &fence[i]), 0);
+    }
+    assert_int_equal(b->wait(b, fence[2]), KERN_EINVAL);
+    assert_int_equal(fake_launches(d), 5); /* nothing comes late: all are over */
+    assert_int_equal(b->done(b), fence[4]);
+    assert_int_equal(b->wait(b, fence[4]), 0);
+    assert_non_null(strstr(said, "the CPU does the rest"));
+    for (int i = 0; i < 100; i++) {
+        v[i] = (float)i;
+    }
+    assert_int_equal(b->submit(b, &c, 1, &again), 0);
+    assert_int_equal(b->wait(b, again), 0);
+    for (int i = 0; i < 100; i++) {
+        assert_true(v[i] == 2 * (float)i);
+    }
+    gpu_counts(b, &n);
+    assert_true(n.lost && n.on_cpu == 1);
+    b->free(b, x);
+    assert_int_equal(fake_buffers(d), 0);
+    b->close(b);
+    o.cpu->close(o.cpu);
+}
+
+/* Slots are filled and freed by threads of the store while others compute. */
+struct filler {
+    struct kern_backend *b;
+    unsigned rounds;
+};
+
+static void *fill_and_free(void *ctx)
+{
+    struct filler *f = ctx;
+    for (unsigned i = 0; i < f->rounds; i++) {
+        struct kern_buf *x = f->b->alloc(f->b, 4096 + 64 * (i % 7));
+        if (x) {
+            memset(x->host, (int)i, x->size);
+        }
+        f->b->free(f->b, x);
+    }
+    return NULL;
+}
+
+static void fillers(void **state)
+{
+    struct fake_opts fo = {.seed = 4, .delay_us = 100, .sabotage = -1};
+    struct kern_backend *cpu = scalar();
+    struct gpu_opts o = {.cpu = cpu};
+    struct stream s = {.rng = 77};
+    struct sh_device *d = fake_open(&fo);
+    pthread_t t[2];
+    o.broken[SH_gate] = true;
+    assert_int_equal(gpu_open(d, &o, &s.b), 0);
+    struct filler f = {s.b, 500};
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(pthread_create(&t[i], NULL, fill_and_free, &f), 0);
+    }
+    stream(&s, SUBMISSIONS / 2);
+    for (int i = 0; i < 2; i++) {
+        pthread_join(t[i], NULL);
+    }
+    for (int i = 0; i < SLOTS; i++) {
+        s.b->free(s.b, s.slot[i]);
+    }
+    assert_int_equal(fake_faults(d), 0);
+    assert_true(fake_buffers(d) <= 1); /* the scratch */
+    s.b->close(s.b);
+    cpu->close(cpu);
 }
 
 /* ---- the self-test ---- */
@@ -310,8 +397,13 @@ static void selftest(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(order_and_lives), cmocka_unit_test(fallback), cmocka_unit_test(limit),
-        cmocka_unit_test(failure),         cmocka_unit_test(selftest),
+        cmocka_unit_test(order_and_lives),
+        cmocka_unit_test(fallback),
+        cmocka_unit_test(limit),
+        cmocka_unit_test(failure),
+        cmocka_unit_test(failure_with_cpu),
+        cmocka_unit_test(fillers),
+        cmocka_unit_test(selftest),
     };
     if (!emu_usable()) {
         printf("this processor lacks what the emulation was compiled for: not run\n");
