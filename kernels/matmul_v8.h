@@ -17,18 +17,11 @@
  * - F32, I8: 0 .. 7 | 8 .. 15 | 16 .. 23 | 24 .. 31
  *
  * Up to six rows of x: the weights are decoded in registers, two of their rows at a time for one
- * row of x, one of them for two or three. More rows of x: a tile of weights is decoded into L1,
- * then multiplied with three rows of x at a time, one v8 of the four at a time. For that, x and
- * the tile are stored by chunks of TILE_BLOCKS blocks, in each all first v8, then all second ones,
- * and so on, and a chunk's rows of x one after the other: what a loop reads is contiguous, and rows
- * whose length is a multiple of 4 KiB do not meet in the same sets of an L1 cache.
+ * row of x, one of them for two or three. More rows of x: matmul_tiled.h.
  */
 
 #define LANES 32
-#define PAIR 2         /* rows of weights at a time with one row of x */
-#define TILE_ROWS 4    /* rows of weights decoded together for several rows of x */
-#define TILE_BLOCKS 8  /* blocks of a tile: 4 x 8 x 32 floats are 4 KiB */
-#define TILE_TOKENS 32 /* rows of x that share one decoding */
+#define PAIR 2 /* rows of weights at a time with one row of x */
 #define INLINE static inline __attribute__((always_inline))
 
 /* Before loops of a few known turns over arrays that are to live in registers. */
@@ -72,6 +65,11 @@ INLINE struct source source_of(const struct kern_matmul *m, enum kern_type type)
         break;
     }
     return s;
+}
+
+INLINE size_t block_size(enum kern_type type)
+{
+    return type == KERN_MXFP4 ? 16 : type == KERN_I8 ? 32 : type == KERN_BF16 ? 64 : 128;
 }
 
 /* 32 weights: loaded, then taken eight at a time, so that few registers hold many rows. */
@@ -240,148 +238,7 @@ INLINE void rows_direct(const struct kern_matmul *m, enum kern_type type, const 
     }
 }
 
-/* ---- many rows of x: tiles of weights decoded into L1 ---- */
-
-struct block {
-    float w[TILE_ROWS * TILE_BLOCKS * LANES];
-    float acc[TILE_ROWS * TILE_TOKENS * LANES];
-} __attribute__((aligned(64)));
-
-/* acc[i][j] (32 floats each) += w rows times x rows over n blocks, one v8 of the four at a time. */
-INLINE void tile(const float *w, const float *x, float *acc, size_t n, size_t nr, size_t nt)
-{
-    for (size_t g = 0; g < LANES; g += 8) {
-        const float *wp = w + g * TILE_BLOCKS, *xp = x + g * TILE_BLOCKS;
-        v8 s[4][3];
-        UNROLL
-        for (size_t i = 0; i < nr; i++)
-            UNROLL
-        for (size_t j = 0; j < nt; j++)
-            s[i][j] = v8_load(acc + (i * TILE_TOKENS + j) * LANES + g);
-        for (size_t b = 0; b < n; b++) {
-            v8 xv[3];
-            UNROLL
-            for (size_t j = 0; j < nt; j++)
-                xv[j] = v8_load(xp + j * TILE_BLOCKS * LANES);
-            UNROLL
-            for (size_t i = 0; i < nr; i++) {
-                v8 wv = v8_load(wp + i * TILE_BLOCKS * LANES);
-                UNROLL
-                for (size_t j = 0; j < nt; j++)
-                    s[i][j] = v8_fma(wv, xv[j], s[i][j]);
-            }
-            wp += 8;
-            xp += 8;
-        }
-        UNROLL
-        for (size_t i = 0; i < nr; i++)
-            UNROLL
-        for (size_t j = 0; j < nt; j++)
-            v8_store(acc + (i * TILE_TOKENS + j) * LANES + g, s[i][j]);
-    }
-}
-
-/* Not inlined: the compiler would unfold their loops beyond reason. */
-#define TILE(name, nr, nt)                                                                 \
-    static __attribute__((noinline)) void name(const float *w, const float *x, float *acc, \
-                                               size_t n)                                   \
-    {                                                                                      \
-        tile(w, x, acc, n, nr, nt);                                                        \
-    }
-TILE(tile_4x3, 4, 3)
-TILE(tile_4x2, 4, 2)
-TILE(tile_4x1, 4, 1)
-TILE(tile_1x3, 1, 3)
-TILE(tile_1x1, 1, 1)
-#undef TILE
-
-static void tiles(struct block *k, const float *x, size_t n, size_t nr, size_t nt)
-{
-    if (nr == TILE_ROWS) {
-        size_t j = 0;
-        for (; nt - j > 4 || nt - j == 3; j += 3)
-            tile_4x3(k->w, x + j * TILE_BLOCKS * LANES, k->acc + j * LANES, n);
-        for (; nt - j >= 2; j += 2)
-            tile_4x2(k->w, x + j * TILE_BLOCKS * LANES, k->acc + j * LANES, n);
-        if (nt - j)
-            tile_4x1(k->w, x + j * TILE_BLOCKS * LANES, k->acc + j * LANES, n);
-        return;
-    }
-    for (size_t i = 0; i < nr; i++) {
-        const float *w = k->w + i * TILE_BLOCKS * LANES;
-        float *acc = k->acc + i * TILE_TOKENS * LANES;
-        size_t j = 0;
-        for (; nt - j >= 3; j += 3)
-            tile_1x3(w, x + j * TILE_BLOCKS * LANES, acc + j * LANES, n);
-        for (; j < nt; j++)
-            tile_1x1(w, x + j * TILE_BLOCKS * LANES, acc + j * LANES, n);
-    }
-}
-
-INLINE void decode_block(enum kern_type type, const uint8_t *p, const uint8_t *sc, float *out)
-{
-    struct load l = load(type, p, sc);
-    UNROLL
-    for (int k = 0; k < 4; k++)
-        v8_store(out + k * TILE_BLOCKS * 8, part(type, &l, k));
-}
-
-/* Blocks b0 .. b0+n-1 of nr rows of weights. */
-INLINE void decode(const struct kern_matmul *m, enum kern_type type, float *w, size_t row0,
-                   size_t nr, size_t b0, size_t n)
-{
-    struct source s = source_of(m, type);
-    size_t whole = m->cols / LANES - b0;
-    whole = whole < n ? whole : n;
-    for (size_t i = 0; i < nr; i++) {
-        const uint8_t *p = s.data + (row0 + i) * s.pitch + b0 * s.block;
-        const uint8_t *sc = type == KERN_MXFP4 ? s.scale + (row0 + i) * s.scale_pitch + b0 : s.data;
-        float *out = w + i * TILE_BLOCKS * LANES;
-        for (size_t b = 0; b < whole; b += STRIDE)
-            prefetch(&s, p + b * s.block);
-        for (size_t b = 0; b < whole; b++)
-            decode_block(type, p + b * s.block, sc + (type == KERN_MXFP4 ? b : 0), out + b * 8);
-        if (whole < n) {
-            uint8_t last[LANES * 4];
-            decode_block(type, tail(type, p + whole * s.block, m->cols % LANES, last),
-                         sc + (type == KERN_MXFP4 ? whole : 0), out + whole * 8);
-        }
-    }
-}
-
-static void store(const struct kern_matmul *m, const float *acc, size_t row0, size_t nr,
-                  uint32_t t0, size_t nt)
-{
-    for (size_t j = 0; j < nt; j++) {
-        float *y = kern_matmul_y(m, t0 + (uint32_t)j);
-        for (size_t i = 0; i < nr; i++) {
-            const float *a = acc + (i * TILE_TOKENS + j) * LANES;
-            v8 v[4] = {v8_load(a), v8_load(a + 8), v8_load(a + 16), v8_load(a + 24)};
-            y[row0 + i] = finish(m, m->type, row0 + i, v);
-        }
-    }
-}
-
-INLINE void rows_tiled(const struct kern_matmul *m, enum kern_type type, const float *x,
-                       size_t row0, size_t row1)
-{
-    struct block k;
-    size_t blocks = kern_blocks(m->cols);
-    for (size_t r = row0; r < row1; r += TILE_ROWS) {
-        size_t nr = row1 - r < TILE_ROWS ? row1 - r : TILE_ROWS;
-        for (uint32_t t = 0; t < m->T; t += TILE_TOKENS) {
-            size_t nt = m->T - t < TILE_TOKENS ? m->T - t : TILE_TOKENS;
-            for (size_t i = 0; i < nr; i++)
-                memset(k.acc + i * TILE_TOKENS * LANES, 0, nt * LANES * sizeof *k.acc);
-            for (size_t b = 0; b < blocks; b += TILE_BLOCKS) {
-                size_t n = blocks - b < TILE_BLOCKS ? blocks - b : TILE_BLOCKS;
-                decode(m, type, k.w, r, nr, b, n);
-                tiles(&k, x + (b * m->T + t * TILE_BLOCKS) * LANES, n, nr, nt);
-            }
-            store(m, k.acc, r, nr, t, nt);
-        }
-    }
-}
+#include "kernels/matmul_tiled.h"
 
 INLINE void rows_type(const struct kern_matmul *m, enum kern_type type, const float *x, size_t row0,
                       size_t row1)
@@ -487,20 +344,24 @@ static void prepare(const struct kern_matmul *m, void *scratch, uint32_t t0, uin
 {
     size_t whole = m->cols / LANES, rest = m->cols % LANES, blocks = kern_blocks(m->cols);
     bool direct = m->T <= DIRECT_MAX;
+    size_t most = tile_tokens(m->T);
     for (uint32_t t = t0; t < t1; t++) {
         const float *x = kern_matmul_x(m, t);
+        size_t first = t / most * most, nt = m->T - first < most ? m->T - first : most, size;
+        size_t begin = place(t - first, nt, &size), in = t - first - begin;
         for (size_t b = 0; b < blocks; b++) {
             size_t c = b % TILE_BLOCKS;
             float *out = (float *)scratch;
             float last[LANES] = {0};
             const float *from = x + b * LANES;
             out += direct ? (t * blocks + b) * LANES
-                          : ((b - c) * m->T + t * TILE_BLOCKS) * LANES + c * 8;
+                          : ((b - c) * m->T + (first + begin) * TILE_BLOCKS) * LANES +
+                                (c * size + in) * 8;
             if (b == whole) {
                 memcpy(last, from, rest * sizeof *last);
                 from = last;
             }
-            permute(m->type, from, out, direct ? 8 : TILE_BLOCKS * 8);
+            permute(m->type, from, out, direct ? 8 : size * TILE_BLOCKS * 8);
         }
     }
 }
