@@ -161,7 +161,17 @@ static int find_path(const struct ls_opts *o, const char *folder, const char *ob
                     "%.100s is no object: say LAYER.EXPERT such as 17.301, or spine/LLL/TENSOR",
                     object);
     }
-    if (!r && stat(out->p, &sb)) {
+    bool missing = !r && stat(out->p, &sb);
+    if (missing && object && !strncmp(object, "spine/", 6)) { /* as it lies packed, perhaps */
+        size_t plain = out->n;
+        r = buf_adds(out, ".packed");
+        missing = !r && stat(out->p, &sb);
+        if (missing) {
+            out->n = plain;
+            out->p[plain] = 0;
+        }
+    }
+    if (missing) {
         r = err_set(e, ERR_NOTFOUND, "%.100s is not in the cache: there is no %.400s",
                     object ? object : "it", out->p);
     }

@@ -126,6 +126,10 @@ static void t_spine(void **state)
         assert_string_equal(got, want);
         free(got);
     }
+    j = MUST("cache", "path", "spine/global/lm_head.weight", "--cache", cache);
+    assert_non_null(strstr(str_of(j, "path"), "lm_head.weight.packed"));
+    json_decref(j);
+    FAILS("no_such.weight", "cache", "path", "spine/global/no_such.weight", "--cache", cache);
     j = MUST("run", "--cache", cache, "--model", url, "--offline", "--ids", "5,6,7", "--max-new",
              "12", "--ignore-eos", "--spine-ram", "8M");
     assert_string_equal(str_of(j, "receipt"), want);
