@@ -57,6 +57,9 @@
 /* Leases: the origin by way of another member (fetch_on_ask and what follows it) */
 #define FETCH_LEASE_NS (2 * FETCH_S)             /* without a byte of it, or too slow: passed on */
 #define FETCH_LEASE_PATIENCE_NS (500 * FETCH_MS) /* before the origin gives what a member has */
+/* For each member that comes before this one and was taken to be silent just now: it may be about
+ * to begin out of order, too, with another view of who is silent. */
+#define FETCH_LEASE_YIELD_NS (150 * FETCH_MS)
 #define FETCH_LEASE_SLOW 2                  /* too slow: below 1 / this of the own origin's rate */
 #define FETCH_LEASE_CLAIM_NS (20 * FETCH_S) /* that it says to be at it counts so long */
 #define FETCH_LEASE_PAUSE_NS                                             \
@@ -280,6 +283,9 @@ void fetch_on_origin_data(struct fetch *f, uint64_t id, uint32_t chunk, const ui
 /* Nothing more comes for this id; `e` says why (may be NULL). The origin is not asked again for
  * `retry_ms` (0: FETCH_ORIGIN_RETRY_NS). */
 void fetch_on_origin_fail(struct fetch *f, uint64_t id, uint64_t retry_ms, const struct err *e);
+/* Attempts at it have failed one after the other, and not a byte came since: it cannot be reached,
+ * though nobody has given it up yet. Told at each further one. */
+void fetch_origin_trouble(struct fetch *f);
 /* Is it to be used at all? It is until somebody says no. */
 void fetch_origin_up(struct fetch *f, bool up);
 /* What is known of it from elsewhere (measured by the store, remembered from last time). */
@@ -355,6 +361,7 @@ struct fetch_stats {
     uint64_t origin_objects;    /* that needed it */
     uint64_t leases, passed_on; /* objects asked by lease; leases that did not do */
     uint64_t takes;             /* objects fetched out of order */
+    uint64_t late_chunks;       /* of the origin, kept though their Get was closed */
     uint64_t lease_bytes;       /* of peer_bytes: came by lease */
     uint64_t samples, sample_bytes, samples_false; /* objects compared with the origin's */
     uint64_t uncompared; /* objects used on one member's word with no origin to compare it with */

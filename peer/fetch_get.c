@@ -3,6 +3,7 @@
 #include "peer/fetch_int.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #define BUSY_MIN_NS (20 * FETCH_MS) /* after the layer below said that it is busy */
 
@@ -147,6 +148,8 @@ void get_close(struct fetch *f, struct get *g, bool cancel)
     *(g->relay ? &s->n_relays : &s->n_gets) -= 1;
     if (source_is_origin(s)) {
         if (cancel && bytes) {
+            f->closed[f->n_closed++ % FETCH_CLOSED_MAX] =
+                (struct closed_get){g->id, fl->key, g->first, g->n};
             f->o.ops.origin_cancel(f->o.ops.ctx, g->id);
         }
     } else {
@@ -160,6 +163,40 @@ void get_close(struct fetch *f, struct get *g, bool cancel)
         }
     }
     free(g);
+    f->dirty = true;
+}
+
+/* Kept where nobody's word is against it: what has been paid for is not fetched a second time
+ * because its Get was closed while it waited to be handed over. */
+void get_late(struct fetch *f, uint64_t id, uint32_t i, const uint8_t *p, size_t n,
+              const uint8_t *sha256_or_null)
+{
+    const struct closed_get *x = NULL;
+    for (uint32_t k = 0; k < FETCH_CLOSED_MAX && !x; k++) {
+        x = id && f->closed[k].id == id ? &f->closed[k] : NULL;
+    }
+    struct flight *fl = x ? fetch_find(f, x->key) : NULL;
+    if (!fl || !fl->begun || fl->held || fl->conflict || fl->disputed || fl->peers_only ||
+        i < x->first || i - x->first >= x->n || n != storage_chunk_len(fl->size, i) ||
+        fl->c[i].done) {
+        return;
+    }
+    struct fchunk *c = &fl->c[i];
+    uint8_t got[SHA256_SIZE];
+    if (sha256_or_null) {
+        memcpy(got, sha256_or_null, SHA256_SIZE);
+    } else {
+        sha256(p, n, got);
+    }
+    if (c->basis != BASIS_NONE && memcmp(got, c->sha, SHA256_SIZE) != 0) {
+        return; /* who is right is found out on the usual way */
+    }
+    memcpy(c->sha, got, SHA256_SIZE);
+    c->basis = c->basis < BASIS_ORIGIN ? BASIS_ORIGIN : c->basis;
+    fl->last_byte = f->now;
+    fl->say_at = f->now + FETCH_SAY_NS;
+    f->s.late_chunks++;
+    flight_chunk(f, fl, i, p, n, FETCH_NOBODY);
     f->dirty = true;
 }
 

@@ -411,7 +411,10 @@ void fetch_on_origin_data(struct fetch *f, uint64_t id, uint32_t chunk, const ui
     struct flight *fl = g ? g->fl : NULL;
     if (!g || chunk < g->first || chunk - g->first >= g->n ||
         !(g->open >> (chunk - g->first) & 1) || n != storage_chunk_len(fl->size, chunk)) {
-        fetch_leave(f); /* cancelled, or not ours */
+        if (!g) { /* closed since, or not ours */
+            get_late(f, id, chunk, p, n, sha256_or_null);
+        }
+        fetch_leave(f);
         return;
     }
     struct fchunk *c = &fl->c[chunk];
@@ -499,6 +502,13 @@ void fetch_on_origin_fail(struct fetch *f, uint64_t id, uint64_t retry_ms, const
         get_close(f, g, false);
     }
     f->dirty = true;
+    fetch_leave(f);
+}
+
+void fetch_origin_trouble(struct fetch *f)
+{
+    fetch_enter(f);
+    f->sample_trouble = f->now;
     fetch_leave(f);
 }
 

@@ -170,6 +170,7 @@ struct record {
     uint64_t banned_until, pause_until, pause; /* pause: the next one's length */
     uint64_t tried;                            /* last trial that it failed, 0: none */
     uint64_t lease_pause, lease_paused; /* no leases until then; how long the last pause was */
+    uint64_t lease_paused_at;           /* when that pause began */
     struct rate rate;                   /* kept over a reconnect */
     struct latency first;               /* from an idle connection to the first chunk */
     struct pct gap;                     /* between chunks while something is asked */
@@ -193,6 +194,15 @@ struct have_set {
     uint32_t cap, n;
     uint64_t objects;
 };
+
+/* A Get of the origin that was closed before all of it had come: what had come by then, and waits
+ * to be handed over, is as good as before. */
+struct closed_get {
+    uint64_t id; /* 0: none */
+    struct object_key key;
+    uint32_t first, n;
+};
+#define FETCH_CLOSED_MAX 256
 
 /* A connected peer, or the origin. */
 struct source {
@@ -283,6 +293,9 @@ struct fetch {
     uint64_t hedge_at;               /* not before this again */
     uint32_t n_held;                 /* objects that wait for a sample */
     uint64_t sample_quiet;           /* the origin gave none: not asked for one before */
+    uint64_t sample_trouble;         /* attempts at the origin have failed in a row, 0: not */
+    struct closed_get closed[FETCH_CLOSED_MAX]; /* a ring */
+    uint32_t n_closed;
     uint64_t random;
     struct fetch_stats s;
 };
@@ -429,6 +442,9 @@ void get_clear(struct get *g, uint32_t i);
 void get_raise(struct fetch *f, struct get *g, enum fetch_prio prio);
 /* The Get is over; what is open of it may be asked of others. cancel: tell the source. */
 void get_close(struct fetch *f, struct get *g, bool cancel);
+/* Chunk i of a Get of the origin that is closed has come all the same. */
+void get_late(struct fetch *f, uint64_t id, uint32_t i, const uint8_t *p, size_t n,
+              const uint8_t *sha256_or_null);
 /* Chunk i is done: close the Gets from which nothing is needed any more. */
 void get_forget_chunk(struct fetch *f, struct flight *fl, uint32_t i);
 

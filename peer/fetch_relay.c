@@ -109,11 +109,12 @@ static bool able(const struct fetch *f, const struct flight *fl, const struct so
 struct pick {
     struct source *via;
     bool self, out; /* out: not the first in the order */
+    uint64_t not_before;
 };
 
 static struct pick choose(const struct fetch *f, const struct flight *fl)
 {
-    struct pick p = {NULL, plan_origin_usable(f, fl), false};
+    struct pick p = {NULL, plan_origin_usable(f, fl), false, 0};
     if (!f->o.leases || !f->o.ops.origin_get || fl->conflict || fl->peers_only ||
         f->busy_until > f->now) {
         return p; /* without any origin (--offline) nothing is downloaded on its behalf either */
@@ -125,15 +126,11 @@ static struct pick choose(const struct fetch *f, const struct flight *fl)
     const struct taken *t = taken_find(f, fl->key);
     if (t && t->until > f->now) {
         if (able(f, fl, t->by)) {
-            return (struct pick){t->by, false, false};
+            return (struct pick){t->by, false, false, 0};
         }
         p.out = true;
     }
-    if (fl->own && p.self) {
-        p.out = true; /* said to all, since others may think of another one */
-        return p;
-    }
-    uint64_t best = 0;
+    uint64_t best = 0, paused_at = 0, before = 0;
     for (uint32_t i = 0; i < f->slots; i++) {
         struct source *s = f->peer[i];
         if (!s || !s->leases || !s->works || (p.self && !before_me(f, s, fl->key))) {
@@ -141,6 +138,10 @@ static struct pick choose(const struct fetch *f, const struct flight *fl)
         }
         if (!able(f, fl, s)) {
             p.out |= !have_test(&s->have, fl->key);
+            if (s->rec->lease_pause > f->now && before_me(f, s, fl->key)) {
+                paused_at = u64_max(paused_at, s->rec->lease_paused_at);
+                before++;
+            }
             continue;
         }
         uint64_t score = order_score_of(&s->seed, fl->key);
@@ -150,6 +151,7 @@ static struct pick choose(const struct fetch *f, const struct flight *fl)
         }
     }
     p.self = p.self && !p.via;
+    p.not_before = paused_at + before * FETCH_LEASE_YIELD_NS;
     return p;
 }
 
@@ -263,12 +265,16 @@ bool relay_settle(struct fetch *f, struct flight *fl)
     }
     struct pick p = choose(f, fl);
     if (p.via && fl->others && !room_has(f, fl, ROOM_OTHERS_LEASE)) {
-        p = (struct pick){NULL, usable, true};
+        p = (struct pick){NULL, usable, true, 0};
     }
     if (p.via) {
         relay_leave(f, fl);
         lease(f, fl, p.via);
         return true;
+    }
+    if (p.self && p.not_before > f->now) {
+        f->look_at = u64_min(f->look_at, p.not_before);
+        return false;
     }
     if (p.self) {
         fl->how = HOW_SELF;
@@ -411,6 +417,7 @@ static void sources(struct fetch *f)
         s->slow_once = is && !again;
         if (again) {
             s->rec->lease_pause = f->now + FETCH_LEASE_SLOW_NS;
+            s->rec->lease_paused_at = f->now;
             fetch_log(f, "peer %s: what it fetches from the origin for this node comes too slowly",
                       s->rec->name);
         }
@@ -439,6 +446,7 @@ static void look_at_lease(struct fetch *f, struct flight *fl)
         uint64_t twice = 2 * r->lease_paused;
         r->lease_paused = u64_min(u64_max(twice, FETCH_LEASE_PAUSE_NS), FETCH_LEASE_PAUSE_MAX_NS);
         r->lease_pause = f->now + r->lease_paused;
+        r->lease_paused_at = f->now;
         fetch_log(f,
                   "peer %s: nothing of what it fetches from the origin for this node came for "
                   "%.1f s",

@@ -171,7 +171,7 @@ static void look(struct fetch *f, struct flight *fl)
     }
     if (r && fl->gets.next != &fl->gets) { /* its sample is under way */
         uint64_t end = get_of_flight(fl->gets.next)->last + FETCH_SAMPLE_NS;
-        if (f->now < end) {
+        if (f->now < end && get_of_flight(fl->gets.next)->sent > f->sample_trouble) {
             f->look_at = u64_min(f->look_at, end);
             return;
         }
@@ -212,7 +212,7 @@ void sample_came(struct fetch *f, struct get *g, uint32_t chunk, bool same, size
     struct flight *fl = g->fl;
     struct record *r = g->sample;
     f->s.sample_bytes += n;
-    f->sample_quiet = 0;
+    f->sample_quiet = f->sample_trouble = 0;
     if (same) {
         bool last = g->open == 1ull << (chunk - g->first);
         f->s.samples += last && fl->held;

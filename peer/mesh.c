@@ -575,6 +575,34 @@ static void note_others(struct mesh *m, struct note *n)
     x->others = m->member.in_group ? r->members_n - in : 0;
 }
 
+struct sight_note {
+    struct note n;
+    bool any;
+};
+
+static void note_sight(struct mesh *m, struct note *n)
+{
+    struct sight_note *x = (struct sight_note *)n;
+    uint64_t now = clock_ns();
+    x->any = now < m->polite_until;
+    for (struct plink *l = m->links; l && !x->any; l = l->next) {
+        uint64_t in = 0, out = 0;
+        if (l->state == LINK_DIAL) {
+            tls_conn_bytes(l->c, &in, &out);
+            x->any = in || now - l->began < MESH_SIGHT_MS * MS_NS;
+        } else {
+            x->any = l->state == LINK_HELLO || l->state == LINK_PROBE;
+        }
+    }
+}
+
+bool mesh_in_sight(struct mesh *m)
+{
+    struct sight_note x = {.n = {.run = note_sight, .sync = true}};
+    mesh_post(m, &x.n);
+    return x.any;
+}
+
 int mesh_wait_peers(struct mesh *m, int n, unsigned timeout_ms)
 {
     uint64_t now = clock_ns(), end = now + timeout_ms * MS_NS, look = 0;

@@ -248,6 +248,9 @@ int mesh_origin_data(struct mesh *m, uint64_t id, uint32_t chunk, void *p, size_
 void mesh_origin_fail(struct mesh *m, uint64_t id, uint64_t retry_ms, const struct err *e);
 /* It has asked to be left alone for so long (Retry-After): that holds for all members. */
 void mesh_origin_busy(struct mesh *m, uint64_t ms);
+/* Attempts at it fail one after the other: what waits for a comparison with it (peer/README.md,
+ * samples) waits no longer. To be called again at each further one. */
+void mesh_origin_trouble(struct mesh *m);
 /* Is it usable, and what was measured (0: not known)? Told to peers at the next hello. */
 void mesh_origin_state(struct mesh *m, bool up, double bytes_s, double latency_s);
 
@@ -282,6 +285,10 @@ int mesh_peers(struct mesh *m);
 /* Wait until n peers (INT_MAX: all members) are connected, at most timeout_ms; not at all when the
  * home is in no shoal or alone in it. Returns how many are. Not on the LAN thread. */
 int mesh_wait_peers(struct mesh *m, int n, unsigned timeout_ms);
+/* Is somebody about to be connected: a handshake under way, an address that is being tried just
+ * now? A host that has said nothing for MESH_SIGHT_MS does not count. Not on the mesh's thread. */
+bool mesh_in_sight(struct mesh *m);
+#define MESH_SIGHT_MS 300
 /* How many connected members have this object and are not banned. */
 int mesh_holders(struct mesh *m, struct object_key k, uint32_t *n);
 

@@ -148,6 +148,7 @@ static void look_at_row(void *ctx, const struct disco_peer *p)
         uint64_t news = a->seen_ns > m->opened_at ? a->seen_ns : m->opened_at;
         if (p->node[0] && strcmp(m->node, p->node) > 0 && at < news + POLITE_NS) {
             at = news + POLITE_NS;
+            m->polite_until = at > m->polite_until ? at : m->polite_until;
         }
         if (at > r->now) {
             later(r, at);

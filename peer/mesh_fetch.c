@@ -503,6 +503,23 @@ void mesh_fetch_origin(struct mesh *m)
     }
 }
 
+static void note_origin_trouble(struct mesh *m, struct note *n)
+{
+    if (m->fetch) {
+        fetch_origin_trouble(m->fetch);
+    }
+    free(n);
+}
+
+void mesh_origin_trouble(struct mesh *m)
+{
+    struct origin_note *n = calloc(1, sizeof *n);
+    if (n) {
+        n->n.run = note_origin_trouble;
+        mesh_post(m, &n->n);
+    }
+}
+
 static void note_origin_state(struct mesh *m, struct note *n)
 {
     struct origin_note *x = (struct origin_note *)n;

@@ -128,6 +128,7 @@ struct mesh {
 
     uv_timer_t tick, fetch_timer, dial_timer, have_timer, file_timer, close_timer;
     uint64_t opened_at, look_at, dial_due;
+    uint64_t polite_until; /* somebody is left the time to dial until then */
     bool origin_up;
     bool said_works, said_busy; /* of the origin, to members */
     int (*wanted)(void *ctx, struct object_key k, enum fetch_prio prio); /* ctx: name_ctx */

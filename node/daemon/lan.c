@@ -423,6 +423,16 @@ static void origin_asks(void *ctx, uint64_t ms)
     pthread_mutex_unlock(&l->mu);
 }
 
+static void origin_trouble(void *ctx)
+{
+    struct lan *l = ctx;
+    pthread_mutex_lock(&l->mu);
+    if (l->live) {
+        mesh_origin_trouble(l->mesh);
+    }
+    pthread_mutex_unlock(&l->mu);
+}
+
 void lan_tick(struct lan *l)
 {
     bool up = false;
@@ -492,7 +502,8 @@ int lan_open(struct node *n, struct lan **out, struct err *e)
     struct lan *l = calloc(1, sizeof *l);
     const struct model *m = store_model(n->st);
     struct mesh_origin origin = {l, origin_get, origin_cancel, origin_raise, origin_busy};
-    struct store_origin_answers answers = {l, origin_data, origin_fail, origin_asks};
+    struct store_origin_answers answers = {l, origin_data, origin_fail, origin_asks,
+                                           origin_trouble};
     *out = NULL;
     if (!l) {
         return err_set(e, ERR_NOMEM, "out of memory");

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * lan_meta.c: the model's small files from members and for them. Of several nodes that open one
  * address at once the first in the order (peer/order.h, by the address) gets them from the origin;
- * the others hear from it that it is at it, and wait. See node_int.h. */
+ * the others hear from it that it is at it, and wait. Who sees nobody begins at once. See
+ * node_int.h. */
 #include "node/daemon/node_int.h"
 
 #include "peer/order.h"
@@ -13,6 +14,31 @@
 
 #define LIST_NAME "origin.txt" /* on the wire: the list of files, "" to the store */
 
+/* This node reads them from the origin: it waits for nobody any more. */
+static bool begun(struct node *n)
+{
+    return n->meta_origin && !node_store_now(n);
+}
+
+/* Members that are not there are not waited for: from the first look on there must be a sign of
+ * one. Where nobody else can be asked, and by request, all of the time is waited. */
+static void wait_first(struct node *n)
+{
+    unsigned ms = n->o.meta_wait_ms ? n->o.meta_wait_ms : META_WAIT_MS;
+    bool all = n->o.meta_wait_ms || n->o.store.offline;
+    uint64_t began = clock_ns(), end = began + ms * MS_NS, least = began + META_LOOK_MS * MS_NS;
+    int need = 1 + n->meta_bad;
+    for (uint64_t now = began; now < end; now = clock_ns()) {
+        uint64_t left = (end - now) / MS_NS + 1;
+        unsigned step = all || left < META_STEP_MS ? (unsigned)left : META_STEP_MS;
+        int up = mesh_wait_peers(n->mesh, need, step);
+        bool waited = clock_ns() - now >= (uint64_t)step * MS_NS; /* no: there are no others */
+        if (up >= need || !waited || (now >= least && !mesh_in_sight(n->mesh))) {
+            return;
+        }
+    }
+}
+
 static int ask(struct node *n, const char *name, uint64_t max, struct buf *out, struct err *e)
 {
     uint8_t scope[SHA256_SIZE];
@@ -22,9 +48,10 @@ static int ask(struct node *n, const char *name, uint64_t max, struct buf *out, 
     store_meta_scope(n->model, scope);
     do { /* somebody who comes before us in the order is fetching it; not for ever, in all */
         out->n = had; /* nothing by halves */
-        r = mesh_file(n->mesh, scope, *name ? name : LIST_NAME, max, META_FILE_MS, out,
-                      n->meta_from, e);
-    } while (r == ERR_BUSY && n->meta_waited_ns + (clock_ns() - began) < META_BUSY_MS * MS_NS);
+        r = mesh_file(n->mesh, scope, *name ? name : LIST_NAME, max,
+                      begun(n) ? META_BEGUN_MS : META_FILE_MS, out, n->meta_from, e);
+    } while (r == ERR_BUSY && !begun(n) &&
+             n->meta_waited_ns + (clock_ns() - began) < META_BUSY_MS * MS_NS);
     n->meta_waited_ns += r == ERR_BUSY ? clock_ns() - began : 0;
     out->n = r ? had : out->n;
     return r;
@@ -34,13 +61,16 @@ int lan_meta_get(void *node, const char *name, uint64_t max, struct buf *out, st
 {
     struct node *n = node;
     struct err e1 = {0};
+    if (!*name && n->meta_origin) { /* asked again: nothing came of reading them there */
+        n->meta_origin = n->meta_alone = false;
+    }
     if (!n->meta_waited) { /* once: whoever is not there by now is asked for objects later */
         n->meta_waited = true;
-        mesh_wait_peers(n->mesh, 1 + n->meta_bad,
-                        n->o.meta_wait_ms ? n->o.meta_wait_ms : META_WAIT_MS);
+        wait_first(n);
     }
     int peers = mesh_peers(n->mesh);
-    if (peers < 1) {
+    if (peers < 1 || (begun(n) && n->meta_alone)) {
+        n->meta_origin = true;
         return err_set(e, ERR_NOTFOUND, "no peer is connected");
     }
     int r = ask(n, name, max, out, &e1);
@@ -51,6 +81,8 @@ int lan_meta_get(void *node, const char *name, uint64_t max, struct buf *out, st
         }
     }
     if (r) {
+        n->meta_alone |= begun(n) && (r == ERR_BUSY || r == ERR_TIMEOUT);
+        n->meta_origin = true;
         return err_set(e, ERR_NOTFOUND, "no peer gave it: %s", e1.msg);
     }
     if (!*name && !n->o.brief) {
@@ -96,8 +128,9 @@ static void file_run(struct pool_job *j)
     r->done(r, code);
 }
 
-/* This node is about to get it from the origin, for the asker too: which of the two does is a
- * matter of the order. */
+/* This node gets it from the origin, for the asker too, or is about to: which of the two does is a
+ * matter of the order, unless one has begun. Who has begun waits for nobody, so nobody waits in a
+ * circle. */
 static bool at_it(struct node *n, const struct mesh_file_read *r)
 {
     static const struct object_key none = {0, 0, 0};
@@ -108,8 +141,8 @@ static bool at_it(struct node *n, const struct mesh_file_read *r)
     }
     store_meta_scope(n->model, scope);
     return memcmp(scope, r->scope, SHA256_SIZE) == 0 &&
-           order_before(order_score(scope, none, me), me, order_score(scope, none, r->asker),
-                        r->asker);
+           (begun(n) || order_before(order_score(scope, none, me), me,
+                                     order_score(scope, none, r->asker), r->asker));
 }
 
 void lan_file_read(void *node, struct mesh_file_read *r)

@@ -275,5 +275,6 @@ void share_disk_changed(void *store); /* disk_opts.changed */
 void share_stop(struct store *st);
 void ask_free(struct store *st);         /* after origin_free */
 void ask_busy(void *store, uint64_t ms); /* origin_opts.asked: tells the upstream */
+void ask_trouble(void *store);           /* origin_opts.trouble: likewise */
 
 #endif

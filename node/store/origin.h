@@ -31,7 +31,8 @@ struct origin_opts {
     /* It has asked to be left alone for so long (Retry-After). On the origin's thread, without
      * locks. May be NULL. */
     void (*asked)(void *ctx, uint64_t ms);
-    void *asked_ctx;
+    void (*trouble)(void *ctx); /* likewise: as store_origin_answers.trouble (share.h) */
+    void *asked_ctx;            /* of both */
 };
 
 #define ORIGIN_ETAG_MAX 200

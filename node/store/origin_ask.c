@@ -24,6 +24,7 @@ struct ask {
     uint8_t *p;             /* its bytes so far, NULL: none */
     size_t n;
     bool cancelled; /* with asks.mu */
+    bool stale;     /* the same: its id was another upstream's */
     struct origin_part part;
     char name[128];
 };
@@ -94,11 +95,12 @@ static bool wanted(struct asks *a, const struct ask *k)
     return r;
 }
 
-/* True: *to may be called until call_end. */
-static bool call_begin(struct asks *a, const struct ask *k, struct store_origin_answers *to)
+/* True: *to may be called until call_end. late: also for what was cancelled meanwhile. */
+static bool call_begin(struct asks *a, const struct ask *k, bool late,
+                       struct store_origin_answers *to)
 {
     pthread_mutex_lock(&a->mu);
-    bool r = !k->cancelled && a->to.data;
+    bool r = (!k->cancelled || (late && !k->stale)) && a->to.data;
     a->calls += r;
     *to = a->to;
     pthread_mutex_unlock(&a->mu);
@@ -120,7 +122,7 @@ static void give(struct asks *a, struct ask *k, uint32_t chunk, uint8_t *p, size
 {
     struct store_origin_answers to;
     in_own(k->st, k->obj, chunk, sha);
-    if (call_begin(a, k, &to)) {
+    if (call_begin(a, k, true, &to)) { /* a whole chunk is paid for */
         to.data(to.ctx, k->id, chunk, p, n, sha);
         call_end(a);
     } else {
@@ -128,23 +130,43 @@ static void give(struct asks *a, struct ask *k, uint32_t chunk, uint8_t *p, size
     }
 }
 
-void ask_busy(void *store, uint64_t ms)
+/* Somebody who is to be called outside of asks.mu; to be ended by call_end. NULL: nobody. */
+static struct asks *call_any(struct store *st, struct store_origin_answers *to)
 {
-    struct store *st = store;
     pthread_mutex_lock(&st->mu);
     struct asks *a = st->asks;
     pthread_mutex_unlock(&st->mu);
-    if (!a) {
-        return;
+    if (a) {
+        pthread_mutex_lock(&a->mu);
+        *to = a->to;
+        a->calls++;
+        pthread_mutex_unlock(&a->mu);
     }
-    pthread_mutex_lock(&a->mu);
-    struct store_origin_answers to = a->to;
-    a->calls++;
-    pthread_mutex_unlock(&a->mu);
-    if (to.busy) {
-        to.busy(to.ctx, ms);
+    return a;
+}
+
+void ask_trouble(void *store)
+{
+    struct store_origin_answers to;
+    struct asks *a = call_any(store, &to);
+    if (a) {
+        if (to.trouble) {
+            to.trouble(to.ctx);
+        }
+        call_end(a);
     }
-    call_end(a);
+}
+
+void ask_busy(void *store, uint64_t ms)
+{
+    struct store_origin_answers to;
+    struct asks *a = call_any(store, &to);
+    if (a) {
+        if (to.busy) {
+            to.busy(to.ctx, ms);
+        }
+        call_end(a);
+    }
 }
 
 static int chunk_done(struct asks *a, struct ask *k, struct err *e)
@@ -232,7 +254,7 @@ static void forget(struct asks *a, struct ask *k, bool others)
 static void fails(struct asks *a, struct ask *k, const struct err *e)
 {
     struct store_origin_answers to;
-    bool say = call_begin(a, k, &to);
+    bool say = call_begin(a, k, false, &to);
     forget(a, k, say);
     if (say) {
         to.fail(to.ctx, k->id, origin_pause_ms(k->st->origin), e);
@@ -333,7 +355,7 @@ void store_origin_answer_to(struct store *st, const struct store_origin_answers 
         pthread_cond_wait(&a->idle, &a->mu);
     }
     for (struct ask *k = a->head; k; k = k->next) { /* the ids were the old ones' */
-        k->cancelled = true;
+        k->cancelled = k->stale = true;
     }
     if (to) {
         a->to = *to;

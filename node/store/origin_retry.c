@@ -76,7 +76,7 @@ void run_end(struct origin *o, struct run *r, enum http_verdict v, bool host_lev
     }
     run_drop(o, r);
     struct origin_part *list = r->head, *doomed = NULL;
-    bool dead = false, asked = false;
+    bool dead = false, asked = false, trouble = false;
     if (list && list->size == ORIGIN_UNKNOWN && v == HTTP_BODY) { /* its end was the end */
         r->head = NULL;
         if (!list->begun && list->begin) {
@@ -98,6 +98,7 @@ void run_end(struct origin *o, struct run *r, enum http_verdict v, bool host_lev
     }
     if (list && host_level && v == HTTP_RETRY && !progress) {
         o->host_fails++;
+        trouble = o->host_fails > 1;
         dead = o->host_fails >= max;
     }
     if (dead) { /* whoever waits for this host need not try it all over again each for himself */
@@ -162,6 +163,9 @@ void run_end(struct origin *o, struct run *r, enum http_verdict v, bool host_lev
     }
     if (asked && o->o.asked) {
         o->o.asked(o->o.asked_ctx, wait_ms);
+    }
+    if (trouble && o->o.trouble) {
+        o->o.trouble(o->o.asked_ctx);
     }
     free(r);
 }

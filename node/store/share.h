@@ -84,6 +84,9 @@ struct store_origin_answers {
     /* It has asked to be left alone for so long (Retry-After): said at once, so that other nodes
      * can be told before they ask. May be NULL. */
     void (*busy)(void *ctx, uint64_t ms);
+    /* An attempt has failed at the level of the host (no connection, no such name) right after
+     * another such one, without a byte of the origin between. May be NULL. */
+    void (*trouble)(void *ctx);
 };
 /* To be set before the first store_origin_get. NULL: nobody; nobody is being called any more when
  * it returns (so not from inside of data and fail), and what is still under way is given up. */
@@ -93,6 +96,7 @@ void store_origin_answer_to(struct store *st, const struct store_origin_answers 
  * computed there). The ids are the caller's and may be anything. Nonzero: there is no origin. */
 int store_origin_get(struct store *st, uint64_t id, struct object_key k, uint32_t first, uint32_t n,
                      enum store_prio prio, bool sure);
+/* A chunk that is whole by now may still come. */
 void store_origin_cancel(struct store *st, uint64_t id);
 void store_origin_raise(struct store *st, uint64_t id, enum store_prio prio);
 bool store_has_origin(const struct store *st);

@@ -66,6 +66,7 @@ static int open_origin(struct store *st, struct err *e)
         .learned = learned,
         .learned_ctx = st,
         .asked = ask_busy,
+        .trouble = ask_trouble,
         .asked_ctx = st,
     };
     int r = origin_open(&oo, &st->origin, e);

@@ -48,6 +48,9 @@ struct cold_twice {
     uint64_t both;        /* of `once`: given both to these members and to others */
     uint64_t small;       /* as bytes, of the model's small files and the shards' headers */
 };
+/* Bytes that were sent to this member and lie unread in the system's buffers; 0 where the system
+ * does not say (macOS). */
+uint64_t cold_unread(const struct cold *c, int member);
 /* who: bits of members. */
 struct cold_twice cold_count(struct cold *c, unsigned who);
 

@@ -65,9 +65,13 @@ enum what { KILLED, STOPPED, CUT, APART, SLOWED, WHATS };
 static const char *const word[WHATS] = {"killed", "stopped", "cut off", "apart from the others",
                                         "slowed"};
 
+/* Going away and coming back are two events. */
+static const unsigned events[WHATS] = {1, 2, 2, 2, 1};
+
 /* At a random point of the download. Returns the bytes that cannot but be fetched twice: what
- * members that did not see each other needed both. */
-static uint64_t happens(enum what what, int victim, struct rng *r)
+ * members that did not see each other needed both. In *nobody those that the origin has given and
+ * that lay in buffers of the system, for a process that read nothing any more. */
+static uint64_t happens(enum what what, int victim, struct rng *r, uint64_t *nobody)
 {
     uint64_t small = c.copy - c.objects, least = 0;
     uint64_t at_bytes = small + c.objects / 100 * (2 + rng_below(r, 96));
@@ -81,6 +85,11 @@ static uint64_t happens(enum what what, int victim, struct rng *r)
     }
     switch (what) {
     case KILLED:
+        /* It stands still for a moment first, so that what it has not read can be counted. */
+        proc_kill(&c.up[victim], SIGSTOP);
+        proc_kill(&c.run[victim], SIGSTOP);
+        usleep(50000);
+        *nobody = cold_unread(&c, victim);
         proc_kill(&c.up[victim], SIGKILL);
         proc_kill(&c.run[victim], SIGKILL);
         break;
@@ -88,6 +97,7 @@ static uint64_t happens(enum what what, int victim, struct rng *r)
         proc_kill(&c.up[victim], SIGSTOP);
         proc_kill(&c.run[victim], SIGSTOP);
         usleep(1000 * for_ms);
+        *nobody = cold_unread(&c, victim);
         proc_kill(&c.up[victim], SIGCONT);
         proc_kill(&c.run[victim], SIGCONT);
         break;
@@ -112,8 +122,8 @@ static uint64_t happens(enum what what, int victim, struct rng *r)
 }
 
 struct sums {
-    unsigned n, within, chunks_most;
-    double ratio, ratio_most, chunks, bytes, bytes_most, least;
+    unsigned n, within, within_read, within_events, chunks_most;
+    double nobody, ratio, ratio_most, chunks, bytes, bytes_most, least;
 };
 
 /* One of the three fails at a random moment. The others' receipts stay, and the origin gives little
@@ -125,15 +135,15 @@ static void failure(enum what what, struct rng *r, struct sums *s)
     line_rate(c.line, LINE_RATE);
     cold_up(&c, COLD_NODES);
     cold_run(&c, COLD_NODES, false, NULL);
-    uint64_t least = happens(what, victim, r);
+    uint64_t nobody = 0, least = happens(what, victim, r, &nobody);
     cold_wait(&c, COLD_NODES, what == KILLED ? victim : -1);
     double ratio = (double)line_bytes(c.line) / (double)c.copy;
     struct cold_twice t = cold_count(&c, 0);
-    uint64_t beyond = t.bytes - least;
-    print_message("node %d %s: %.3f copies; twice: %u chunks, %.1f KB (%.1f beyond the least), "
-                  "small files %.1f KB\n",
+    uint64_t beyond = t.bytes - least, read = beyond - (nobody < beyond ? nobody : beyond);
+    print_message("node %d %s: %.3f copies; twice: %u chunks, %.1f KB (%.1f beyond the least, "
+                  "%.1f unread), small files %.1f KB\n",
                   victim, word[what], ratio, t.chunks, (double)t.bytes / 1e3, (double)beyond / 1e3,
-                  (double)t.small / 1e3);
+                  (double)nobody / 1e3, (double)t.small / 1e3);
     cold_down(&c);
     for (int i = 0; i < COLD_NODES; i++) {
         household_check(c.h.url, at(c.home[i]->home, "cache"));
@@ -142,6 +152,9 @@ static void failure(enum what what, struct rng *r, struct sums *s)
     s->ratio += ratio;
     s->chunks += t.chunks;
     s->within += beyond <= STORAGE_CHUNK;
+    s->within_read += read <= STORAGE_CHUNK;
+    s->within_events += read <= (uint64_t)events[what] * STORAGE_CHUNK;
+    s->nobody += (double)nobody;
     s->least += (double)least;
     s->bytes += (double)beyond;
     s->ratio_most = ratio > s->ratio_most ? ratio : s->ratio_most;
@@ -168,9 +181,11 @@ static void test_failures(void **state)
         if (s->n) {
             print_message(
                 "%-22s %3u times: %.3f copies on average, %.3f at most; twice %.1f chunks "
-                "(%u); beyond the least (%.1f KB) %.1f KB (%.1f), %u times within a chunk\n",
+                "(%u); beyond the least (%.1f KB) %.1f KB (%.1f), %u times within a chunk; "
+                "without what nobody read (%.1f KB) %u times, within a chunk an event (%u) %u\n",
                 word[i], s->n, s->ratio / s->n, s->ratio_most, s->chunks / s->n, s->chunks_most,
-                s->least / s->n / 1e3, s->bytes / s->n / 1e3, s->bytes_most / 1e3, s->within);
+                s->least / s->n / 1e3, s->bytes / s->n / 1e3, s->bytes_most / 1e3, s->within,
+                s->nobody / s->n / 1e3, s->within_read, events[i], s->within_events);
         }
     }
 }

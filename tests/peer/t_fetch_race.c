@@ -151,6 +151,36 @@ static void good_turn_useless(void **state)
     print_message("good peers turned useless: at worst %.4f of the origin alone\n", worst);
 }
 
+/* What the origin gave for a request that was given up before it was handed over is kept, and not
+ * fetched again; what was not asked for, or has the wrong size, is not. */
+static void late_chunks(void **state)
+{
+    struct sim *s = begin(21);
+    struct fetch_stats st;
+    sim_origin(s, 20e6, 20 * MS);
+    s->origin_cut = true;
+    sim_want(s, 0, FETCH_DEMAND);
+    sim_until(s, s->now + 100 * MS);
+    assert_true(s->n_oq > 0);
+    uint64_t id = s->oq[0].id;
+    fetch_origin_up(s->f, false); /* all that was asked for is given up */
+    assert_int_equal(s->n_oq, 0);
+    for (uint32_t i = 0; i < 3; i++) {
+        fetch_on_origin_data(s->f, id, i, sim_bytes(0, i), STORAGE_CHUNK, NULL);
+        fetch_on_origin_data(s->f, id, i, sim_bytes(0, i), STORAGE_CHUNK, NULL); /* twice: once */
+    }
+    fetch_on_origin_data(s->f, id + 1000, 3, sim_bytes(0, 3), STORAGE_CHUNK, NULL);
+    fetch_on_origin_data(s->f, id, 3, sim_bytes(0, 3), STORAGE_CHUNK - 1, NULL);
+    fetch_get_stats(s->f, &st);
+    assert_int_equal(st.late_chunks, 3);
+    s->origin_cut = false;
+    fetch_origin_up(s->f, true);
+    assert_true(sim_run(s, s->now + 10 * S));
+    all_right(s, 1);
+    assert_int_equal(s->origin_sent, SIM_SIZE - 3 * STORAGE_CHUNK);
+    sim_free(s);
+}
+
 int main(void)
 {
     const struct CMUnitTest t[] = {
@@ -158,6 +188,7 @@ int main(void)
         cmocka_unit_test(origin_and_slow_peer_share),
         cmocka_unit_test(useless_peers),
         cmocka_unit_test(good_turn_useless),
+        cmocka_unit_test(late_chunks),
     };
     if (getenv("FETCH_TEST")) {
         cmocka_set_test_filter(getenv("FETCH_TEST"));

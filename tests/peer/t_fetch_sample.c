@@ -164,6 +164,41 @@ static void no_origin(void **state)
     sim_free(s);
 }
 
+/* An origin that cannot be reached, attempt by attempt, is waited for no longer than it takes to
+ * know that; what was said of it before it was asked does not count. */
+static void unreachable(void **state)
+{
+    struct sim *s = with_samples(12);
+    sim_peer(s, V_NONE, 50e6, 300000);
+    sim_origin(s, 20e6, 20 * MS);
+    s->origin_cut = true;
+    for (uint32_t i = 0; i < 8; i++) {
+        sim_want(s, i, FETCH_DEMAND);
+    }
+    sim_until(s, s->now + S);
+    assert_int_equal(s->n_ok, 0); /* held: the origin may answer yet */
+    fetch_origin_trouble(s->f);
+    assert_true(sim_run(s, s->now + 5 * S)); /* of ten */
+    all_right(s, 8);
+    assert_int_equal(stats(s).uncompared, 8);
+    s->origin_cut = false; /* it is back: what comes now is compared */
+    sim_until(s, s->now + 61 * S);
+    get_all(s, 8, 8, 30 * S);
+    assert_int_equal(stats(s).uncompared, 8);
+    assert_int_equal(stats(s).samples, SAMPLES);
+    sim_free(s);
+
+    s = with_samples(13);
+    sim_peer(s, V_NONE, 50e6, 300000);
+    sim_origin(s, 20e6, 20 * MS);
+    fetch_origin_trouble(s->f);
+    sim_until(s, s->now + MS);
+    get_all(s, 0, 8, 30 * S);
+    assert_int_equal(stats(s).uncompared, 0);
+    assert_int_equal(stats(s).samples, SAMPLES);
+    sim_free(s);
+}
+
 /* Copies in the background never go to the origin, but they are compared all the same. */
 static void background(void **state)
 {
@@ -272,6 +307,7 @@ int main(void)
         cmocka_unit_test(liar),
         cmocka_unit_test(liar_beside_honest),
         cmocka_unit_test(no_origin),
+        cmocka_unit_test(unreachable),
         cmocka_unit_test(background),
         cmocka_unit_test(chaos),
         cmocka_unit_test(believed_again),
