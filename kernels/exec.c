@@ -12,6 +12,10 @@
 /* What a transcendental function costs, in multiply-adds. */
 #define COST_FN 12
 
+/* Weights of a matrix that are worth another thread: 20 microseconds and more. Waking one takes
+ * five, and it must find more than that to do. */
+#define MATMUL_WORK ((size_t)1 << 18)
+
 struct task {
     const struct kern_exec *x;
     const struct kern_cmd *c;
@@ -93,14 +97,22 @@ static void matmul_rows(void *ctx, size_t begin, size_t end, unsigned worker)
     kern_matmul_rows(&t->u.mm, t->x->isa, t->x->shared, (uint32_t)begin, (uint32_t)end);
 }
 
+/* Rows of a matrix that are worth another thread: the more rows of x, the less each of them costs.
+ * Long runs of weights keep the memory streams going. */
+static size_t matmul_grain(uint32_t cols, uint32_t T)
+{
+    size_t cost = (size_t)cols * (1 + T / 4), rows = MATMUL_WORK / (cost ? cost : 1);
+    return rows < 32 ? 32 : rows;
+}
+
 static void run_matmul(struct task *t)
 {
     matmul_args(t->c, &t->u.mm);
     const struct kern_matmul *m = &t->u.mm;
     par(t, m->T, m->cols, matmul_prepare);
     size_t grain = kern_grain(t->x, (size_t)m->cols * m->T);
-    if (grain < 32 && t->x->min_work > 1) {
-        grain = 32; /* long runs of weights keep the memory streams going */
+    if (t->x->min_work > 1) {
+        grain = matmul_grain(m->cols, m->T);
     }
     kern_pool_run(t->x->pool, m->rows, grain, matmul_rows, t);
 }
