@@ -9,6 +9,7 @@
 #include "discovery/txt.h"
 
 #include "proto/base/clock.h"
+#include "proto/base/qos.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -295,6 +296,7 @@ static void on_wake(uv_async_t *h)
 static void *inner_main(void *arg)
 {
     struct bridge *b = arg;
+    qos_self(QOS_SERVE);
     uv_run(&b->inner, UV_RUN_DEFAULT);
     uv_loop_close(&b->inner);
     pthread_mutex_lock(&b->mu);

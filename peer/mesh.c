@@ -9,6 +9,7 @@
 #include "peer/mesh_int.h"
 
 #include "proto/base/clock.h"
+#include "proto/base/qos.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -338,6 +339,7 @@ static void start_closing(struct mesh *m);
 static void thread_main(void *arg)
 {
     struct mesh *m = arg;
+    qos_self(QOS_ANSWER);
     m->loop_thread = uv_thread_self();
     atomic_store(&m->loop_set, true);
     uv_run(m->loop, UV_RUN_DEFAULT);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * tls_worker.c: see tls_worker.h; the split of work is told in tls_internal.h. */
 #include "peer/tls_internal.h"
+#include "proto/base/qos.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -201,6 +202,7 @@ bool tls_worker_inline(struct tls_conn *c)
 static void worker_main(void *arg)
 {
     struct tls_worker *w = arg;
+    qos_self(QOS_ANSWER);
     uv_mutex_lock(&w->mu);
     for (;;) {
         struct tls_conn *c = w->ready_head;

@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -343,13 +344,57 @@ static int resolve(const struct web_opts *o, struct sockaddr_storage *sa, struct
     return 0;
 }
 
-static void make_url(struct web *h)
+/* "All addresses" is none that a client can open: its URL names the loopback. */
+static void make_url(struct web *h, const struct sockaddr_storage *sa)
 {
     const union MHD_DaemonInfo *i = MHD_get_daemon_info(h->d, MHD_DAEMON_INFO_BIND_PORT);
-    bool six = strchr(h->o.host, ':') != NULL;
-    snprintf(h->url, sizeof h->url, "http://%s%s%s:%u", six ? "[" : "",
-             !strcmp(h->o.host, "localhost") ? "127.0.0.1" : h->o.host, six ? "]" : "",
+    struct sockaddr_in in4;
+    struct sockaddr_in6 in6;
+    memcpy(&in4, sa, sizeof in4);
+    memcpy(&in6, sa, sizeof in6);
+    bool six = sa->ss_family == AF_INET6;
+    bool all = six ? IN6_IS_ADDR_UNSPECIFIED(&in6.sin6_addr) : in4.sin_addr.s_addr == 0;
+    const char *host = all                               ? (six ? "::1" : "127.0.0.1")
+                       : !strcmp(h->o.host, "localhost") ? "127.0.0.1"
+                                                         : h->o.host;
+    snprintf(h->url, sizeof h->url, "http://%s%s%s:%u", six ? "[" : "", host, six ? "]" : "",
              i ? (unsigned)i->port : 0);
+}
+
+static int cannot_listen(const char *host, int port, int no, struct err *e)
+{
+    return no == EADDRINUSE
+               ? err_set(e, ERR_BUSY,
+                         "the API cannot listen on %s port %d: another program has this port", host,
+                         port)
+               : err_sys(e, no, "the API cannot listen on %s port %d", host, port);
+}
+
+/* As the library binds: the address may be in use by connections that end, and [::] is not IPv4. */
+int web_may_listen(const char *host, int port, struct err *e)
+{
+    struct web_opts o = {.host = host, .port = port, .key = ""};
+    struct sockaddr_storage sa;
+    int on = 1, r = port ? resolve(&o, &sa, e) : 0;
+    if (r || !port) {
+        return r;
+    }
+    bool six = sa.ss_family == AF_INET6;
+    int fd = socket(sa.ss_family, SOCK_STREAM, 0);
+    if (fd < 0) {
+        return cannot_listen(host, port, errno, e);
+    }
+    (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (six) {
+        (void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
+    }
+    if (bind(fd, (struct sockaddr *)&sa,
+             six ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in)) ||
+        listen(fd, 1)) {
+        r = cannot_listen(host, port, errno, e);
+    }
+    close(fd);
+    return r;
 }
 
 int web_open(const struct web_opts *o, struct web **out, struct err *e)
@@ -388,14 +433,9 @@ int web_open(const struct web_opts *o, struct web **out, struct err *e)
         MHD_OPTION_CONNECTION_TIMEOUT, WEB_IDLE_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
         WEB_HEADER_MAX + 2 * WEB_BLOCK, MHD_OPTION_END);
     if (!h->d) {
-        int no = errno ? errno : EADDRINUSE;
-        r = no == EADDRINUSE
-                ? err_set(e, ERR_BUSY,
-                          "the API cannot listen on %s port %d: another program has this port",
-                          o->host, o->port)
-                : err_sys(e, no, "the API cannot listen on %s port %d", o->host, o->port);
+        r = cannot_listen(o->host, o->port, errno ? errno : EADDRINUSE, e);
     } else {
-        make_url(h);
+        make_url(h, &sa);
         int t = pthread_create(&h->watcher, NULL, watch_main, h);
         r = t ? err_sys(e, t, "cannot start a thread for the API") : 0;
         h->watching = !t;

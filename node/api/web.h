@@ -47,13 +47,17 @@ struct web_opts {
     void (*refuse)(void *ctx, struct web_req *r, int status, const char *code, const char *text);
 };
 
+/* Could web_open listen there now? ERR_BUSY: another program has the port. Port 0 always can. */
+int web_may_listen(const char *host, int port, struct err *e);
 int web_open(const struct web_opts *o, struct web **out, struct err *e);
 /* Takes no new requests; when it returns, `handle` is not called any more. Those under way go on.
  * Not to be called within `handle`. */
 void web_quiet(struct web *h);
 /* Every held request must have been answered. NULL is fine. */
 void web_close(struct web *h);
-const char *web_url(const struct web *h); /* "http://127.0.0.1:8080" */
+/* "http://127.0.0.1:8080": one that can be opened on this machine, also where o->host means all its
+ * addresses. */
+const char *web_url(const struct web *h);
 struct web_stats {
     uint64_t requests, refused, gone, bytes_out;
     unsigned connections;

@@ -97,7 +97,8 @@ static int run(struct cli *c, const void *opts, int argc, char **argv)
     buf_init(&cache, 4096);
     buf_init(&base, 4096);
     struct service_setup u = {.o = &so, .c = c, .demo = !mo.model};
-    int r = mo.home || mo.cache ? cli_cache_find(mo.cache, mo.home, NULL, &cache, &e) : 0;
+    int r = service_may_open(&so, &e);
+    r = !r && (mo.home || mo.cache) ? cli_cache_find(mo.cache, mo.home, NULL, &cache, &e) : r;
     if (mo.home || mo.cache) {
         u.states = mo.home ? mo.home : cache.p;
         mo.cache = cache.p;

@@ -376,7 +376,8 @@ static int run(struct cli *c, const void *opts, int argc, char **argv)
     }
     u.quiet.quiet = u.quiet.brief = true;
     buf_init(&u.source, 4096);
-    r = cli_home_open(&u.home, c, &o->home, HOME_PATH, &e);
+    r = service_may_open(&o->service, &e);
+    r = r ? r : cli_home_open(&u.home, c, &o->home, HOME_PATH, &e);
     r = r ? r : cli_model_source(c->exe, o->model, &u.source, &e);
     r = r ? r : find_net(&u, o, &e);
     r = r ? r : serve(&u, o, &e);

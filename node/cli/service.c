@@ -9,20 +9,16 @@
 #include "node/cli/verify.h"
 #include "node/daemon/node.h"
 #include "proto/base/clock.h"
-#include "proto/base/file.h"
 
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
-#define KEY_MAX 512
 #define RETRY_S 30
 #define SAY_S 30                               /* between notes while the model loads */
 #define SHARE 20                               /* of the memory: 5 % each for states */
@@ -81,37 +77,6 @@ static void on_busy(void *ctx, bool on)
 {
     struct service *v = ctx;
     cli_session_computing(v->s, on ? 1 : -1);
-}
-
-/* The key: the file's first line, which must be all there is. */
-static int read_key(struct service *v, const char *path, struct err *e)
-{
-    struct buf b;
-    struct stat sb;
-    buf_init(&b, KEY_MAX);
-    int r = file_read_all(path, &b, e);
-    if (!r && !stat(path, &sb) && (sb.st_mode & 077)) {
-        note(v, "the API key in %s can be read by other users of this machine: chmod 600 %s", path,
-             path);
-    }
-    size_t n = r ? 0 : b.n;
-    while (n && (b.p[n - 1] == '\n' || b.p[n - 1] == '\r')) {
-        n--;
-    }
-    bool fine = n > 0;
-    for (size_t i = 0; i < n; i++) {
-        fine = fine && b.p[i] > ' ' && b.p[i] < 0x7f;
-    }
-    if (!r && !fine) {
-        r = err_set(e, ERR_FORMAT,
-                    "%s: an API key is one line of printable characters without blanks", path);
-    }
-    v->key = r ? NULL : strndup(b.p, n);
-    if (!r && !v->key) {
-        r = err_set(e, ERR_NOMEM, "out of memory");
-    }
-    buf_free(&b);
-    return r;
 }
 
 static bool is_k3(const struct model_config *c)
@@ -409,7 +374,12 @@ int service_open(struct service *v, const struct service_setup *u, struct cli_se
         v->key = strdup(u->key);
         r = v->key ? 0 : err_set(e, ERR_NOMEM, "out of memory");
     } else if (!r && u->o->key_file) {
-        r = read_key(v, u->o->key_file, e);
+        bool others = false;
+        r = service_read_key(u->o->key_file, &v->key, &others, e);
+        if (!r && others) {
+            note(v, "the API key in %s can be read by other users of this machine: chmod 600 %s",
+                 u->o->key_file, u->o->key_file);
+        }
     }
     r = r ? r : plan_states(v, u, e);
     r = r ? r : open_api(v, u, e);

@@ -26,6 +26,12 @@ extern const struct opt service_opts_table[]; /* offsets from a struct service_o
 /* What can be told without opening anything; ERR_ARG. Without `api` the others must not be given.
  */
 int service_opts_check(const struct service_opts *o, struct err *e);
+/* What is found out in a moment, and would else be found out only when the model is open: the key
+ * file is there and holds a key, the port is free. 0 without `api`. */
+int service_may_open(const struct service_opts *o, struct err *e);
+/* The file's first line, which must be all there is; the caller frees *key. *others: other users of
+ * this machine can read it. */
+int service_read_key(const char *path, char **key, bool *others, struct err *e);
 /* Add to why the API cannot listen which option helps. Returns e->code. */
 int service_api_hint(struct err *e);
 

@@ -1,12 +1,18 @@
 /* SPDX-License-Identifier: MIT
  * service_opts.c: the options of the API and their checks; see service.h. */
+#include "node/api/web.h"
 #include "node/api/web_rules.h"
 #include "node/cli/service.h"
 #include "node/engine/engine.h"
 #include "node/text/chat.h"
+#include "proto/base/file.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+
+#define KEY_MAX 512
 
 #define AT(f) offsetof(struct service_opts, f)
 const struct opt service_opts_table[SERVICE_OPTS_COUNT] = {
@@ -112,4 +118,48 @@ int service_opts_check(const struct service_opts *o, struct err *e)
     int r = cli_speculate(o->speculate, &spec, e);
     r = !r && o->cors ? check_cors(o->cors, e) : r;
     return !r && o->model_name ? check_name(o->model_name, e) : r;
+}
+
+int service_read_key(const char *path, char **key, bool *others, struct err *e)
+{
+    struct buf b;
+    struct stat sb;
+    *key = NULL;
+    buf_init(&b, KEY_MAX);
+    int r = file_read_all(path, &b, e);
+    *others = !r && !stat(path, &sb) && (sb.st_mode & 077);
+    size_t n = r ? 0 : b.n;
+    while (n && (b.p[n - 1] == '\n' || b.p[n - 1] == '\r')) {
+        n--;
+    }
+    bool fine = n > 0;
+    for (size_t i = 0; i < n; i++) {
+        fine = fine && b.p[i] > ' ' && b.p[i] < 0x7f;
+    }
+    if (!r && !fine) {
+        r = err_set(e, ERR_FORMAT,
+                    "%s: an API key is one line of printable characters without blanks", path);
+    }
+    *key = r ? NULL : strndup(b.p, n);
+    if (!r && !*key) {
+        r = err_set(e, ERR_NOMEM, "out of memory");
+    }
+    buf_free(&b);
+    return r;
+}
+
+int service_may_open(const struct service_opts *o, struct err *e)
+{
+    char host[64], *key = NULL;
+    uint16_t port;
+    bool others;
+    if (!o->api || !opt_host_port(o->api, host, sizeof host, &port, true)) {
+        return 0; /* nothing to open, or service_opts_check has said why not */
+    }
+    int r = o->key_file ? service_read_key(o->key_file, &key, &others, e) : 0;
+    free(key);
+    if (!r) {
+        r = web_may_listen(host, port, e) ? service_api_hint(e) : 0;
+    }
+    return r;
 }

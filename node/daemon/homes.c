@@ -3,6 +3,7 @@
 #include "node/daemon/homes_int.h"
 
 #include "proto/base/clock.h"
+#include "proto/base/qos.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -165,6 +166,7 @@ static void *collect_main(void *arg)
     uint32_t id;
     int code;
     struct err why;
+    qos_self(QOS_SERVE);
     while (store_wants_next(h->wants, &tag, &id, &code, &why) != ERR_CANCELLED) {
         homes_ended(h, (uint32_t)tag, code);
     }
@@ -412,6 +414,7 @@ bool homes_step(struct homes *h)
 static void *thread_main(void *arg)
 {
     struct homes *h = arg;
+    qos_self(QOS_SERVE);
     pthread_mutex_lock(&h->mu);
     while (!h->stop) {
         if (!homes_step(h)) {

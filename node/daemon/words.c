@@ -8,6 +8,7 @@
 
 #include "node/store/words.h"
 #include "proto/base/clock.h"
+#include "proto/base/qos.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -260,6 +261,7 @@ static void audit(struct words *w, uint64_t now)
 static void *words_main(void *arg)
 {
     struct words *w = arg;
+    qos_self(QOS_SERVE);
     pthread_mutex_lock(&w->mu);
     while (!w->stop) {
         struct item *x = w->head;

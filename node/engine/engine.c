@@ -3,6 +3,7 @@
 #include "node/engine/engine_int.h"
 
 #include "proto/base/clock.h"
+#include "proto/base/qos.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -479,6 +480,7 @@ static void refresh_stats(struct engine *g)
 static void *engine_main(void *arg)
 {
     struct engine *g = arg;
+    qos_self(QOS_ANSWER);
     pthread_mutex_lock(&g->mu);
     for (;;) {
         admit(g);

@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 static const char *const other_prefixes[] = {"vision_tower.", "mm_projector."};
 
@@ -171,6 +172,28 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const struct named *)a)->name, ((const struct named *)b)->name);
 }
 
+static int by_folded(const void *a, const void *b)
+{
+    return strcasecmp(((const struct named *)a)->name, ((const struct named *)b)->name);
+}
+
+/* Two names that differ only in case are one file where volumes do not tell them apart, as the
+ * Mac's do by default: in a cache, and in a folder that is copied there. Such a model is refused on
+ * every system, so that none works on one machine of a shoal only. (Names are of ASCII alone.) */
+static int same_but_for_case(struct named *v, uint32_t n, struct err *e)
+{
+    qsort(v, n, sizeof *v, by_folded);
+    for (uint32_t i = 1; i < n; i++) {
+        if (!strcasecmp(v[i - 1].name, v[i].name)) {
+            return err_set(e, ERR_FORMAT,
+                           "the shards %s and %s differ only in upper and lower case, which many "
+                           "volumes take for one file: rename one",
+                           v[i - 1].name, v[i].name);
+        }
+    }
+    return 0;
+}
+
 /* Number the shards by name, whatever the order of the index, and move the names into the model. */
 static int sort_shards(struct build *b, struct err *e)
 {
@@ -186,6 +209,12 @@ static int sort_shards(struct build *b, struct err *e)
     }
     for (uint32_t i = 0; i < n; i++) {
         order[i] = (struct named){strtab_get(&b->files, i), i};
+    }
+    int r = same_but_for_case(order, n, e);
+    if (r) {
+        free(order);
+        free(rank);
+        return r;
     }
     qsort(order, n, sizeof *order, by_name);
     for (uint32_t i = 0; i < n; i++) {

@@ -93,6 +93,8 @@ static int open_db(struct catalog *c, struct err *e)
     catalog_run(c, "PRAGMA cache_size=-16384"); /* KiB; the default of 2 MB is for few rows */
     catalog_run(c,
                 "PRAGMA journal_mode=WAL"); /* where the volume cannot, the old way does as well */
+    /* the Mac's fsync leaves bytes in the drive: what a checkpoint overwrites must be beyond it */
+    catalog_run(c, "PRAGMA checkpoint_fullfsync=1");
     rc = catalog_run(c, "PRAGMA synchronous=NORMAL");
     if (!rc && version == 1) {
         rc = catalog_run(c, "BEGIN IMMEDIATE;"

@@ -419,7 +419,7 @@ static void sync_dirs(struct disk *d, struct disk_file *list)
         char *slash = p ? strrchr(p, '/') : NULL;
         size_t n = slash ? (size_t)(slash - p) : 0;
         if (p && !(last && strncmp(last, p, n) == 0 && last[n] == '/')) {
-            file_sync_dir_of(p, &e); /* at worst the file is fetched again after a power loss */
+            file_order_dir_of(p, &e); /* at worst the file is fetched again after a power loss */
         }
         if (p) {
             free(last);

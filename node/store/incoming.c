@@ -11,6 +11,7 @@
 #include "node/store/disk.h"
 #include "node/store/incoming.h"
 #include "node/store/sync.h"
+#include "proto/base/qos.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -275,6 +276,7 @@ static void *writer_main(void *arg)
 {
     struct store *st = arg;
     struct takers *t = st->in;
+    qos_self(QOS_ANSWER);
     pthread_mutex_lock(&t->mu);
     while (t->head || !t->stop) {
         struct in_item *it = t->head;

@@ -9,6 +9,7 @@
 #include "node/store/origin_inner.h"
 
 #include "proto/base/clock.h"
+#include "proto/base/qos.h"
 
 #include <curl/curl.h>
 #include <signal.h>
@@ -547,6 +548,7 @@ void *http_main(void *origin)
     struct origin *o = origin;
     struct http *h = o->http;
     sigset_t pipe_only; /* a connection that the other side has closed is an error, not a signal */
+    qos_self(QOS_ANSWER);
     sigemptyset(&pipe_only);
     sigaddset(&pipe_only, SIGPIPE);
     pthread_sigmask(SIG_BLOCK, &pipe_only, NULL);

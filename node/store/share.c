@@ -8,6 +8,7 @@
 #include "node/store/disk.h"
 #include "node/store/incoming.h"
 #include "node/store/sync.h"
+#include "proto/base/qos.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -244,6 +245,7 @@ static bool one(struct share *h)
 static void *reader_main(void *arg)
 {
     struct share *h = arg;
+    qos_self(QOS_SERVE);
     pthread_mutex_lock(&h->mu);
     while (!h->stop) {
         if (!one(h)) {

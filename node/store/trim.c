@@ -8,6 +8,7 @@
 #include "node/store/layout.h"
 #include "node/store/sync.h"
 #include "proto/base/clock.h"
+#include "proto/base/qos.h"
 
 #include <dirent.h>
 #include <stdlib.h>
@@ -338,6 +339,7 @@ static void come_down(struct trim *t)
 static void *trim_main(void *arg)
 {
     struct trim *t = arg;
+    qos_self(QOS_SERVE);
     for (;;) {
         uint64_t now = clock_ns();
         if (!t->others_at || now >= t->others_at + OTHERS_NS) {

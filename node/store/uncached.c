@@ -38,7 +38,8 @@ static size_t read_some(const struct uncached *f, uint8_t *p, size_t n, uint64_t
 {
     size_t got = 0;
     while (got < n) {
-        ssize_t k = pread(f->fd, p + got, n - got, (off_t)(off + got));
+        size_t ask = n - got < FILE_STEP ? n - got : FILE_STEP;
+        ssize_t k = pread(f->fd, p + got, ask, (off_t)(off + got));
         if (k < 0 && errno == EINTR) {
             continue;
         }

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * uncached_darwin.c: see uncached.h: F_NOCACHE, which asks for nothing of memory and lengths. */
+ * uncached_darwin.c: see uncached.h: F_NOCACHE, which asks for nothing of memory and lengths. What
+ * is read ahead of such a read is thrown away again, so F_RDAHEAD goes off with it: experts are
+ * read whole, by requests as large as they are. */
 #include "node/store/uncached.h"
 
 #include <fcntl.h>
@@ -11,6 +13,7 @@ int uncached_flag(void)
 
 bool uncached_set(int fd, bool on)
 {
+    (void)fcntl(fd, F_RDAHEAD, on ? 0 : 1);
     return fcntl(fd, F_NOCACHE, on ? 1 : 0) == 0;
 }
 

@@ -2,12 +2,12 @@
  * upkeep.c: see upkeep.h. */
 #include "node/store/upkeep.h"
 
-#include "node/store/background.h"
 #include "node/store/disk.h"
 #include "node/store/engine.h"
 #include "node/store/scrub.h"
 #include "node/store/sync.h"
 #include "proto/base/clock.h"
+#include "proto/base/qos.h"
 
 #include <stdlib.h>
 #include <time.h>
@@ -174,7 +174,7 @@ static void scrub(struct upkeep *u)
 static void *upkeep_main(void *arg)
 {
     struct upkeep *u = arg;
-    background_self();
+    qos_self(QOS_UPKEEP);
     while (!stopping(u)) {
         disk_adopt_tick(u->st->disk);
         look(u);

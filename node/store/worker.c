@@ -6,6 +6,7 @@
 #include "node/store/disk.h"
 #include "node/store/sync.h"
 #include "node/store/uncached.h"
+#include "proto/base/qos.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -166,6 +167,7 @@ static void job_read(struct store *st, struct entry *en)
 static void *worker_main(void *arg)
 {
     struct store *st = arg;
+    qos_self(QOS_ANSWER);
     pthread_mutex_lock(&st->mu);
     for (;;) {
         struct entry *en = eng_pop(st);
@@ -247,6 +249,7 @@ static void published(struct store *st, struct disk_file *f)
 static void *publisher_main(void *arg)
 {
     struct store *st = arg;
+    qos_self(QOS_ANSWER);
     pthread_mutex_lock(&st->mu);
     for (;;) {
         if (!st->pub_head) {

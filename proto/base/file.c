@@ -63,7 +63,7 @@ int file_pread(int fd, const char *name, void *p, size_t n, uint64_t off, struct
 {
     size_t got = 0;
     while (got < n) {
-        size_t ask = n - got > (1u << 30) ? (1u << 30) : n - got;
+        size_t ask = n - got > FILE_STEP ? FILE_STEP : n - got;
         ssize_t k = pread(fd, (char *)p + got, ask, (off_t)(off + got));
         if (k < 0 && errno == EINTR) {
             continue;
@@ -84,7 +84,7 @@ int file_pwrite(int fd, const char *name, const void *p, size_t n, uint64_t off,
 {
     size_t done = 0;
     while (done < n) {
-        size_t ask = n - done > (1u << 30) ? (1u << 30) : n - done;
+        size_t ask = n - done > FILE_STEP ? FILE_STEP : n - done;
         ssize_t k = pwrite(fd, (const char *)p + done, ask, (off_t)(off + done));
         if (k < 0 && errno == EINTR) {
             continue;
@@ -97,20 +97,22 @@ int file_pwrite(int fd, const char *name, const void *p, size_t n, uint64_t off,
     return 0;
 }
 
-int file_sync(int fd, const char *name, struct err *e)
+static int sync_fd(int fd)
 {
 #ifdef __APPLE__
     if (fcntl(fd, F_FULLFSYNC) == 0) {
         return 0;
     } /* network volumes refuse it; fsync is what they offer */
 #endif
-    if (fsync(fd) != 0) {
-        return err_sys(e, errno, "cannot sync %s", name);
-    }
-    return 0;
+    return fsync(fd);
 }
 
-int file_sync_dir_of(const char *path, struct err *e)
+int file_sync(int fd, const char *name, struct err *e)
+{
+    return sync_fd(fd) ? err_sys(e, errno, "cannot sync %s", name) : 0;
+}
+
+static int sync_dir_of(const char *path, int (*sync)(int fd), struct err *e)
 {
     const char *slash = strrchr(path, '/');
     size_t n = slash ? (size_t)(slash - path) : 0;
@@ -129,13 +131,23 @@ int file_sync_dir_of(const char *path, struct err *e)
     if (fd < 0) {
         r = err_sys(e, errno, "cannot open the folder %s", dir);
     } else {
-        if (fsync(fd) != 0 && errno != EINVAL) {
+        if (sync(fd) != 0 && errno != EINVAL) {
             r = err_sys(e, errno, "cannot sync the folder %s", dir);
         }
         close(fd);
     }
     free(dir);
     return r;
+}
+
+int file_sync_dir_of(const char *path, struct err *e)
+{
+    return sync_dir_of(path, sync_fd, e);
+}
+
+int file_order_dir_of(const char *path, struct err *e)
+{
+    return sync_dir_of(path, fsync, e);
 }
 
 int file_write_atomic(const char *path, const void *p, size_t n, mode_t mode, struct err *e)

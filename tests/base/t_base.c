@@ -14,10 +14,13 @@
 #include "proto/base/err.h"
 #include "proto/base/file.h"
 #include "proto/base/num.h"
+#include "proto/base/qos.h"
 #include "proto/base/sha256.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
+#include <sys/resource.h>
 
 static void errors_say_what_and_where(void **s)
 {
@@ -126,6 +129,31 @@ static void lengths_are_checked(void **s)
     assert_true(clock_ns() >= t);
 }
 
+static void *lowered(void *arg)
+{
+    int *v = arg;
+    qos_self(QOS_ANSWER);
+    qos_self(QOS_SERVE);
+    v[0] = getpriority(PRIO_PROCESS, 0);
+    qos_self(QOS_UPKEEP);
+    v[1] = getpriority(PRIO_PROCESS, 0);
+    return NULL;
+}
+
+/* Of the thread that says it, and of no other. On the Mac classes are not seen in this number. */
+static void a_thread_lowers_itself_alone(void **s)
+{
+    pthread_t t;
+    int v[2] = {-1, -1}, before = getpriority(PRIO_PROCESS, 0);
+    assert_int_equal(pthread_create(&t, NULL, lowered, v), 0);
+    pthread_join(t, NULL);
+    assert_int_equal(v[0], before);
+#ifndef __APPLE__
+    assert_int_equal(v[1], before > 15 ? before : 15);
+#endif
+    assert_int_equal(getpriority(PRIO_PROCESS, 0), before);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -134,6 +162,7 @@ int main(void)
         cmocka_unit_test(sha256_vectors),
         cmocka_unit_test(files_are_written_whole),
         cmocka_unit_test(lengths_are_checked),
+        cmocka_unit_test(a_thread_lowers_itself_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -166,6 +166,15 @@ static void t_key(void **state)
     assert_int_equal(r.status, 1);
     assert_non_null(strstr(r.err.p, "without blanks"));
     spawn_free(&r);
+    /* What is wrong with the key or the port is said before anything of the model is looked at. */
+    const char *const without[] = {"serve", "up"};
+    for (int i = 0; i < 2; i++) {
+        SPAWN(&r, NULL, without[i], "--api", "127.0.0.1:0", "--api-key-file", bad, "--model",
+              "/no/such/model");
+        assert_int_equal(r.status, 1);
+        assert_non_null(strstr(r.err.p, "without blanks"));
+        spawn_free(&r);
+    }
     SPAWN(&r, NULL, "up", "--home", b, "--cors", "*");
     assert_int_equal(r.status, 2);
     assert_non_null(strstr(r.err.p, "--cors goes with --api"));
@@ -200,6 +209,12 @@ static void t_key(void **state)
     assert_int_equal(r.status, 1);
     assert_non_null(strstr(r.err.p, "another program has this port; --api HOST:PORT names"));
     spawn_free(&r);
+    for (int i = 0; i < 2; i++) {
+        SPAWN(&r, NULL, without[i], "--api", strstr(api, "://") + 3, "--model", "/no/such/model");
+        assert_int_equal(r.status, 1);
+        assert_non_null(strstr(r.err.p, "another program has this port; --api HOST:PORT names"));
+        spawn_free(&r);
+    }
     SPAWN(&r, "Hi\n", "chat", "--url", api);
     assert_int_equal(r.status, 1);
     assert_non_null(strstr(r.err.p, "takes it from the environment variable SHOAL_API_KEY"));
@@ -212,6 +227,27 @@ static void t_key(void **state)
     ends_soon(&u);
     free(file);
     free(bad);
+    free(api);
+}
+
+/* All addresses of the machine: the URL that is said is one of them, and can be opened. */
+static void t_all_addresses(void **state)
+{
+    struct spawn_child u;
+    struct err e;
+    (void)state;
+    char *file = homes_at(dir, "open_key");
+    assert_int_equal(file_write_atomic(file, "sesame-7\n", 9, 0600, &e), 0);
+    const char *args[] = {"serve", "--api", "0.0.0.0:0", "--api-key-file", file, "--json", NULL};
+    spawn_start(&u, args);
+    char *api = api_of(spawn_ready(&u));
+    assert_int_equal(strncmp(api, "http://127.0.0.1:", 17), 0);
+    struct ask q = {.base = api, .path = "/health", .header = "x-api-key: sesame-7"};
+    ask_run(&q);
+    assert_true(q.status == 200 || q.status == 503); /* it may be loading still */
+    buf_free(&q.out);
+    ends_soon(&u);
+    free(file);
     free(api);
 }
 
@@ -418,8 +454,8 @@ int main(int argc, char **argv)
         cmocka_set_test_filter(argv[2]);
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(t_as_run), cmocka_unit_test(t_key),  cmocka_unit_test(t_loading),
-        cmocka_unit_test(t_states), cmocka_unit_test(t_same),
+        cmocka_unit_test(t_as_run),  cmocka_unit_test(t_key),    cmocka_unit_test(t_all_addresses),
+        cmocka_unit_test(t_loading), cmocka_unit_test(t_states), cmocka_unit_test(t_same),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

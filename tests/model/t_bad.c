@@ -187,6 +187,7 @@ static const struct text_case index_cases[] = {
     {INDEX, "\"" S1 "\"", "\".safetensors\"", {"shard name"}},
     {INDEX, "\"" S1 "\"", "\"x\\u000a.safetensors\"", {"shard name", "x?.safetensors"}},
     {INDEX, "\"" S1 "\"", "\"config.json\"", {"config.json", "shard name"}},
+    {INDEX, "\"" S2 "\"", "\"MODEL-00001-of-000006.safetensors\"", {"upper and lower case"}},
     {INDEX, "\"" S1 "\"", "\"\"", {"shard name"}},
     {INDEX, "\"" S1 "\"", "7", {"byte", "string"}},
     {INDEX, "\"weight_map\"", "\"weight_maps\"", {"no weight_map"}},
