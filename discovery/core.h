@@ -45,7 +45,9 @@ struct disco {
     struct backend *looker; /* who lists the interfaces, NULL = ifs_read */
     enum responder responder;
     struct privacy privacy;
-    char notice[2 * DISCO_TEXT];
+    struct privacy_start start;
+    char notice[DISCO_NOTICE]; /* PRIVACY_TEXT fits */
+    bool notice_privacy;
     uint64_t other_group, malformed, clones, reports, resolves, resolve_failures;
     struct sockaddr_storage clone; /* last address that bore our id */
 

@@ -159,15 +159,23 @@ static void on_saved(uv_work_t *w, int status)
     core_release(d);
 }
 
-/* Only macOS has that setting; elsewhere the same evidence means that hosts are off. */
+/* Only macOS 15 and later have that setting; elsewhere the same evidence means that hosts are off.
+ */
 static void privacy_line(struct disco *d)
 {
-#ifdef __APPLE__
-    if (privacy_report(&d->privacy)) {
-        snprintf(d->notice, sizeof d->notice, "%s", privacy_text());
-        core_log(d, "%s", d->notice);
+    enum privacy_how how = privacy_how(&d->start);
+    if (how == PRIVACY_NO_SETTING) {
+        return;
     }
-#endif
+    if (privacy_report(&d->privacy)) {
+        privacy_text(how, d->start.terminal, d->notice);
+        d->notice_privacy = true;
+        core_log(d, "%s", d->notice);
+    } else if (d->notice_privacy && !privacy_is(&d->privacy)) {
+        d->notice[0] = 0; /* the spell is over */
+        d->notice_privacy = false;
+        core_log(d, "the local network is reached again");
+    }
 }
 
 static void tick(uv_timer_t *t)
@@ -326,6 +334,11 @@ static int take_options(struct disco *d, const struct disco_options *o, struct e
     d->on_peer = o->on_peer;
     d->log = o->log;
     d->brief = o->brief;
+    if (o->start) {
+        d->start = *o->start;
+    } else {
+        privacy_read(&d->start);
+    }
     if (o->remember && !(d->remember = strdup(o->remember))) {
         return err_set(e, ERR_NOMEM, "out of memory");
     }

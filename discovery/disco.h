@@ -39,6 +39,7 @@
 #define DISCO_IF_ADDRS_MAX 16    /* addresses of one interface */
 #define DISCO_STATIC_MAX 64      /* static peers */
 #define DISCO_HISTORY 4          /* attempts kept for each address */
+#define DISCO_NOTICE 500         /* bytes of why.notice */
 #define DISCO_TEXT 200           /* bytes of a sentence about an attempt or an interface */
 #define DISCO_ADDR_TEXT 80       /* "[fe80::1%eth0]:4433" and its NUL */
 #define DISCO_STATIC_TEXT 264    /* "host:port" and its NUL */
@@ -141,6 +142,7 @@ struct disco_if {
     } addrs[DISCO_IF_ADDRS_MAX];
 };
 
+struct privacy_start; /* privacy.h */
 struct disco_options {
     const char *node;  /* own short id */
     const char *group; /* short group id; announcements of other groups are counted only */
@@ -167,6 +169,9 @@ struct disco_options {
     void (*on_peer)(void *ctx, const struct disco_peer *p, enum disco_event ev);
     /* One line for each change of state, without newline. NULL = none. */
     void (*log)(void *ctx, const char *line);
+    /* How this process was started (privacy.h); NULL: as the system says. Tests put in their own.
+     */
+    const struct privacy_start *start;
     /* No lines about interfaces, peers and the responder that come and go: disco_why tells. */
     bool brief;
 };
@@ -244,9 +249,9 @@ struct disco_why_peer {
 
 struct disco_why {
     uint64_t now_ns;
-    bool asleep, responder;      /* responder: Bonjour answers */
-    char says[DISCO_TEXT];       /* discovery as a whole */
-    char notice[2 * DISCO_TEXT]; /* Local Network privacy or a clone of this node; else empty */
+    bool asleep, responder;    /* responder: Bonjour answers */
+    char says[DISCO_TEXT];     /* discovery as a whole */
+    char notice[DISCO_NOTICE]; /* Local Network privacy or a clone of this node; else empty */
     size_t n_ifs, n_peers;
     struct disco_why_if *ifs;
     struct disco_why_peer *peers;

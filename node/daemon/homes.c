@@ -325,14 +325,13 @@ static void ask_power(struct homes *h)
     h->power(&p);
     if (h->n->o.metered != NODE_METERED_AUTO) {
         p.costly_network = h->n->o.metered == NODE_METERED_YES;
+        p.little_data = false;
     }
     h->metered = p.costly_network;
     h->power_at = now;
     h->may_background = !p.on_battery && !p.costly_network;
     snprintf(h->why, sizeof h->why, "%s",
-             p.on_battery       ? "this machine is on battery"
-             : p.costly_network ? "the network costs (--metered no, if it does not)"
-                                : "");
+             power_words(&p, h->n->o.metered == NODE_METERED_YES));
 }
 
 static void one_round(struct homes *h)

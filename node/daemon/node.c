@@ -310,6 +310,20 @@ static int join_tiers(struct node *n, struct err *e)
     return r;
 }
 
+static void on_sleep(void *ctx)
+{
+    struct node *n = ctx;
+    node_log(n, "the machine goes to sleep: peers are told, nothing is announced");
+    mesh_sleep(n->mesh);
+}
+
+static void on_wake(void *ctx)
+{
+    struct node *n = ctx;
+    node_log(n, "the machine is awake again");
+    mesh_wake(n->mesh);
+}
+
 static int open_owner(struct node *n, const struct node_opts *o, struct err *e)
 {
     struct control_ops c = {.request = ops_request, .gone = ops_gone};
@@ -332,6 +346,10 @@ static int open_owner(struct node *n, const struct node_opts *o, struct err *e)
         r = err_set(e, ERR_NOMEM, "cannot start a thread");
     }
     n->ticking = !r;
+    if (!r) {
+        sleeper_init(&n->sleeper, on_sleep, on_wake, n);
+        n->sleep_watch = sleep_watch(sleeper_event, &n->sleeper);
+    }
     return r;
 }
 
@@ -386,6 +404,10 @@ int node_open(const struct node_opts *o, struct node **out, struct err *e)
 
 static void close_owner(struct node *n)
 {
+    if (n->ticking) { /* all was opened */
+        sleep_unwatch(n->sleep_watch);
+        sleeper_free(&n->sleeper);
+    }
     control_stop(n->control);
     ops_stop(n->ops);
     verify_stop(n->verify);

@@ -8,6 +8,7 @@
  *   gave.c     who gave what
  *   guests.c   the owner's side of other processes that read the same cache
  *   guest.c    their side
+ *   sleep*.c   goodbye before the machine sleeps, and back after it (sleep.h)
  *   words.c    what members say about digests
  *   homes*.c   who keeps what (homes.h)
  *   verify.c   running a prompt for a member
@@ -23,6 +24,7 @@
 #include "node/daemon/homes.h"
 #include "node/daemon/node.h"
 #include "node/daemon/pool.h"
+#include "node/daemon/sleep.h"
 #include "node/store/share.h"
 
 #include <pthread.h>
@@ -236,6 +238,8 @@ struct node {
     _Atomic(struct homes *) homes;
     uint64_t power_at; /* of the store's thread: when it asked for batteries, */
     bool on_battery;   /* and the answer */
+    struct sleeper sleeper;
+    struct sleep_watch *sleep_watch; /* NULL: this system does not tell */
 
     pthread_mutex_t mu; /* guards what follows: it comes while others look */
     struct store *st;

@@ -25,7 +25,7 @@ static bool word(const char *supply, const char *file, char out[32])
     return ok;
 }
 
-void power_now(struct power *out)
+void power_read(struct power_reading *out)
 {
     memset(out, 0, sizeof *out);
     DIR *d = opendir(SUPPLIES);
@@ -47,5 +47,13 @@ void power_now(struct power *out)
         }
     }
     closedir(d);
-    out->on_battery = battery && !mains;
+    out->battery = battery ? POWER_YES : POWER_NO;
+    out->outside = mains ? POWER_YES : POWER_NO;
+}
+
+void power_now(struct power *out)
+{
+    struct power_reading r;
+    power_read(&r);
+    power_judge(&r, out);
 }

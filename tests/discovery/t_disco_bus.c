@@ -4,6 +4,7 @@
 #include "bus_rig.h"
 
 #include "discovery/addr.h"
+#include "discovery/privacy.h"
 #include "proto/base/clock.h"
 
 #include <errno.h>
@@ -241,6 +242,38 @@ static void sleep_and_wake(void **state)
     assert_true(rig_knows(x, 1, 0) || (rig_spin(x, INTERVAL), rig_knows(x, 1, 0)));
 }
 
+/* The setting of macOS, by how this process was started; said once, and taken back when it is over.
+ */
+static void local_network_setting(void **state)
+{
+    struct net *x = *state;
+    static const struct privacy_start agent = {.macos = 15, .by_launchd = true, .graphic = true};
+    struct disco_options o;
+    rig_options(x, 0, &o);
+    o.start = &agent;
+    rig_start_with(x, 0, &o);
+    rig_start(x, 1);
+    UNTIL(x, rig_knows(x, 0, 1));
+    for (int i = 0; i < PRIVACY_TRIES; i++) {
+        rig_tell(x, 0, 1, "10.0.0.2:4001", DISCO_UNREACHABLE, EHOSTUNREACH);
+    }
+    rig_spin(x, 50);
+    assert_int_equal(rig_lines_with(&x->n[0], "Local Network"), 0); /* the network may be down */
+    disco_outside(x->n[0].d, true);
+    UNTIL(x, rig_lines_with(&x->n[0], "which launchd runs as an agent") == 1);
+    struct disco_why *w = disco_why(x->n[0].d);
+    assert_non_null(w);
+    assert_non_null(strstr(w->notice, "allow shoal in System Settings"));
+    disco_why_free(w);
+    rig_tell(x, 0, 1, "10.0.0.2:4001", DISCO_CONNECTED, 0);
+    UNTIL(x, rig_lines_with(&x->n[0], "is reached again") == 1);
+    w = disco_why(x->n[0].d);
+    assert_non_null(w);
+    assert_string_equal(w->notice, "");
+    disco_why_free(w);
+    assert_int_equal(rig_lines_with(&x->n[0], "Local Network"), 1);
+}
+
 static void wake_keeps_back_off(void **state)
 {
     struct net *x = *state;
@@ -300,6 +333,7 @@ int main(void)
         T(several_interfaces),
         T(sleep_and_wake),
         T(wake_keeps_back_off),
+        T(local_network_setting),
         T(silent_death),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -262,7 +262,70 @@ static void privacy_only_when(void **state)
     privacy_bonjour(&r, 0);
     privacy_bonjour(&r, PRIVACY_POLICY_DENIED);
     assert_true(privacy_report(&r)); /* a new spell */
-    assert_non_null(strstr(privacy_text(), "Local Network"));
+}
+
+/* Who is to be allowed, by how the program was started: what the sentence must and must not say. */
+static void privacy_by_start(void **state)
+{
+    static const struct {
+        struct privacy_start s;
+        enum privacy_how how;
+        const char *says, *not ;
+    } cases[] = {
+        {{0}, PRIVACY_NO_SETTING, "", "macOS"},
+        {{.macos = 14, .by_launchd = true, .graphic = true}, PRIVACY_NO_SETTING, "", "macOS"},
+        {{.macos = 15, .by_launchd = true, .graphic = true},
+         PRIVACY_AGENT,
+         "allow shoal in System Settings, Privacy & Security, Local Network",
+         "daemons"},
+        {{.macos = 15, .by_launchd = true}, PRIVACY_DAEMON, "does not hold for daemons", "allow"},
+        {{.macos = 26, .root = true, .terminal = "iTerm.app"},
+         PRIVACY_DAEMON,
+         "does not hold for daemons and root",
+         "allow"},
+        {{.macos = 15, .graphic = true, .terminal = "Apple_Terminal"},
+         PRIVACY_TERMINAL,
+         "as long as Terminal is open",
+         "allow"},
+        {{.macos = 15, .by_launchd = true, .graphic = true, .terminal = "Apple_Terminal"},
+         PRIVACY_TERMINAL, /* its window was closed: who is left is launchd's child */
+         "start shoal anew",
+         "allow"},
+        {{.macos = 15, .ssh = true}, PRIVACY_SSH, "as long as the session is open", "allow"},
+        {{.macos = 15, .graphic = true, .terminal = "iTerm.app"},
+         PRIVACY_OTHER_TERMINAL,
+         "programs that iTerm starts",
+         "iTerm.app"},
+        {{.macos = 15, .graphic = true, .terminal = "vscode"},
+         PRIVACY_OTHER_TERMINAL,
+         "programs that Visual Studio Code starts",
+         "daemons"},
+        {{.macos = 15, .graphic = true, .terminal = "SomethingNew"},
+         PRIVACY_OTHER_TERMINAL,
+         "programs that SomethingNew starts",
+         "daemons"},
+        {{.macos = 15, .graphic = true},
+         PRIVACY_OTHER_TERMINAL,
+         "the app in which it was started",
+         "daemons"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[PRIVACY_TEXT];
+        assert_int_equal(privacy_how(&cases[i].s), cases[i].how);
+        privacy_text(cases[i].how, cases[i].s.terminal, text);
+        assert_non_null(strstr(text, cases[i].says));
+        assert_null(strstr(text, cases[i].not ));
+        assert_true(strlen(text) < PRIVACY_TEXT - 1); /* nothing is cut */
+        assert_int_equal(strlen(text) > 0, cases[i].how != PRIVACY_NO_SETTING);
+        assert_int_equal(privacy_free(cases[i].how),
+                         cases[i].how != PRIVACY_AGENT && cases[i].how != PRIVACY_OTHER_TERMINAL);
+    }
+    char longest[64], text[PRIVACY_TEXT];
+    memset(longest, 'x', sizeof longest - 1);
+    longest[sizeof longest - 1] = 0;
+    privacy_text(PRIVACY_OTHER_TERMINAL, longest, text);
+    assert_non_null(strstr(text, "by shoal service install"));
 }
 
 /* ---- the table ---- */
@@ -634,6 +697,7 @@ int main(void)
         T(if_names),
         T(if_choice),
         T(privacy_only_when),
+        T(privacy_by_start),
         TT(one_row_per_node),
         TT(goodbye_keeps_the_living),
         TT(dead_is_not_announced),
