@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * cmd_doctor.c: `shoal doctor`: is this machine fit, and if not, what to do. */
 #include "kernels/cpu.h"
+#include "node/cli/habits.h"
 #include "node/cli/home.h"
+#include "node/cli/installed.h"
 #include "node/cli/plat.h"
 #include "node/cli/session.h"
 #include "node/cli/spine.h"
@@ -32,8 +34,7 @@ static const struct opt_group groups[] = {
 
 #define DISK_FLOOR ((uint64_t)1 << 30) /* the store's default */
 
-enum verdict { GOOD, WARN, BAD };
-static const char *const verdict_words[] = {"ok", "warn", "fail"};
+static const char *const verdict_words[] = {"ok", "warn", "fail"}; /* by enum verdict */
 
 struct exam {
     struct cli *c;
@@ -44,7 +45,7 @@ struct exam {
 __attribute__((format(printf, 4, 5))) static void say(struct exam *x, enum verdict v,
                                                       const char *what, const char *fmt, ...)
 {
-    char text[800];
+    char text[HABITS_TEXT];
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
@@ -124,14 +125,6 @@ static void exam_memory(struct exam *x)
         little ? ": enough for small models; Kimi K3 wants 16 GB or more" : "");
     uint64_t page = plat_page();
     say(x, GOOD, "pages", "%llu bytes", (unsigned long long)page);
-}
-
-static void exam_files(struct exam *x)
-{
-    bool few = x->c->files < 1024;
-    say(x, few ? WARN : GOOD, "files", "%llu may be open at once (the limit was %llu)%s",
-        (unsigned long long)x->c->files, (unsigned long long)x->c->files_before,
-        few ? ": raise the hard limit (ulimit -Hn) to 4096 or more" : "");
 }
 
 /* The cache folder as `run` would use it. */
@@ -364,6 +357,53 @@ static void exam_bonjour(struct exam *x)
     }
 }
 
+static void say_habit(void *ctx, enum verdict v, const char *name, const char *text)
+{
+    say(ctx, v, name, "%s", text);
+}
+
+/* The service of this home, and what its running node has noticed. */
+static void read_node(struct habits *h, const struct cli *c, const char *home)
+{
+    struct home_opts o = {home};
+    struct cli quiet = *c;
+    struct cli_home ch;
+    struct installed s;
+    struct err e = {0};
+    json_t *a = NULL;
+    bool loaded;
+    quiet.quiet = true;
+    if (!cli_home_open(&ch, &quiet, &o, HOME_PATH, &e)) {
+        if (!installed_open(&s, plat_has_launchd() ? UNIT_LAUNCHD : UNIT_SYSTEMD, ch.path, &e)) {
+            h->service = installed_there(&s) ? YES : NO;
+            if (h->service == YES && !installed_loaded(&s, &loaded)) {
+                h->service_loaded = loaded ? YES : NO;
+            }
+        }
+        installed_close(&s);
+        if (!cli_home_ask(&ch, json_pack("{s:s}", "op", "why"), 3000, &a, NULL)) {
+            const char *notice = json_string_value(json_object_get(a, "notice"));
+            bool lan = notice && strstr(notice, "no route to host"); /* privacy.c: all say it */
+            snprintf(h->notice, sizeof h->notice, "%s", lan ? notice : "");
+        }
+        json_decref(a);
+    }
+    cli_home_close(&ch);
+}
+
+static void exam_habits(struct exam *x, const struct model_opts *o)
+{
+    struct err e = {0};
+    struct buf path;
+    struct habits h = {.files = x->c->files, .files_before = x->c->files_before};
+    buf_init(&path, 4096);
+    bool found = !cli_cache_find(o->cache, o->home, NULL, &path, &e);
+    habits_read(&h, found ? path.p : NULL, x->c->exe);
+    read_node(&h, x->c, o->home);
+    habits_judge(&h, say_habit, x);
+    buf_free(&path);
+}
+
 static int run(struct cli *c, const void *opts, int argc, char **argv)
 {
     const struct doctor_opts *o = opts;
@@ -375,12 +415,12 @@ static int run(struct cli *c, const void *opts, int argc, char **argv)
     exam_processor(&x);
     exam_gpu(&x, o->model.home);
     exam_memory(&x);
-    exam_files(&x);
     exam_cache(&x, o->model.cache, o->model.home);
     exam_libraries(&x);
     exam_demo(&x);
     exam_home(&x, o->model.home);
     exam_bonjour(&x);
+    exam_habits(&x, &o->model);
     if (o->model.model) {
         if (exam_origin(&x, &o->model)) {
             exam_model(&x, &o->model);

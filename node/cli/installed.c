@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define SAID 600 /* bytes kept of what a tool says */
@@ -32,6 +33,14 @@ static int absolute(const char *p, struct buf *out, struct err *e)
         r = buf_addf(out, "%s/%s", cwd, p);
     }
     return r ? err_set(e, ERR_LIMIT, "the path of the home is too long") : 0;
+}
+
+/* One folder, however it is written: a volume may take upper and lower case for the same. */
+static bool same_folder(const char *a, const char *b)
+{
+    struct stat x, y;
+    return !strcmp(a, b) ||
+           (!stat(a, &x) && !stat(b, &y) && x.st_ino == y.st_ino && x.st_dev == y.st_dev);
 }
 
 static const char *user_home(void)
@@ -58,7 +67,7 @@ int installed_open(struct installed *s, enum unit_kind k, const char *home, stru
     int r = absolute(home, &s->home, e);
     const char *other = getenv("SHOAL_HOME"); /* a second home of the user's, then */
     bool standard = !r && !(other && *other) && !plat_home(&own, &ignored) &&
-                    !absolute(own.p, &real, &ignored) && !strcmp(real.p, s->home.p);
+                    !absolute(own.p, &real, &ignored) && same_folder(real.p, s->home.p);
     if (!r && !user_home()[0]) {
         r = err_set(e, ERR_ARG, "HOME is not set: it says where services are kept");
     }
@@ -83,6 +92,24 @@ void installed_close(struct installed *s)
 bool installed_there(const struct installed *s)
 {
     return !access(s->path.p, F_OK);
+}
+
+int installed_loaded(const struct installed *s, bool *loaded)
+{
+    struct unit_step st;
+    const char *argv[UNIT_STEP_WORDS + 1] = {NULL};
+    struct buf said;
+    struct err e = {0};
+    int status = 0;
+    unit_ask(s->kind, s->name.p, (unsigned)getuid(), &st);
+    for (size_t i = 0; i < st.n; i++) {
+        argv[i] = st.word[i];
+    }
+    buf_init(&said, SAID);
+    int r = plat_run(argv, &said, &status, &e);
+    buf_free(&said);
+    *loaded = !r && status == 0;
+    return r;
 }
 
 int installed_program(const char *exe, struct buf *out, struct err *e)

@@ -14,6 +14,8 @@ struct installed {
 int installed_open(struct installed *s, enum unit_kind k, const char *home, struct err *e);
 void installed_close(struct installed *s);
 bool installed_there(const struct installed *s);
+/* Does the manager have it? Not 0: it was not to be asked. */
+int installed_loaded(const struct installed *s, bool *loaded);
 /* Append this program's path as it stays valid when a package manager brings another version: the
  * link in PATH that leads to it, else `exe`. */
 int installed_program(const char *exe, struct buf *out, struct err *e);

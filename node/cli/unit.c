@@ -239,3 +239,16 @@ size_t unit_forget(enum unit_kind k, struct unit_step out[UNIT_STEPS])
     word(step(out, "systemctl", false), "daemon-reload");
     return 1;
 }
+
+void unit_ask(enum unit_kind k, const char *name, unsigned uid, struct unit_step *out)
+{
+    if (k == UNIT_LAUNCHD) {
+        struct unit_step *s = step(out, "launchctl", false);
+        word(s, "print");
+        word(s, "gui/%u/%s", uid, name);
+        return;
+    }
+    struct unit_step *s = step(out, "systemctl", false);
+    word(s, "is-enabled");
+    word(s, "%s.service", name);
+}

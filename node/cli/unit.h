@@ -49,6 +49,8 @@ struct unit_step {
 size_t unit_begin(enum unit_kind k, const char *name, const char *path, unsigned uid,
                   struct unit_step out[UNIT_STEPS]);
 size_t unit_end(enum unit_kind k, const char *name, unsigned uid, struct unit_step out[UNIT_STEPS]);
+/* The command that ends with status 0 when the manager has the service. */
+void unit_ask(enum unit_kind k, const char *name, unsigned uid, struct unit_step *out);
 /* What makes the system forget a file that was deleted; 0 where it needs not be told. */
 size_t unit_forget(enum unit_kind k, struct unit_step out[UNIT_STEPS]);
 

@@ -2,17 +2,17 @@
  * nobackup.c: see nobackup.h. */
 #include "node/store/nobackup.h"
 
+#include "node/store/layout.h"
 #include "proto/base/file.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #ifdef __APPLE__
-/* <sys/xattr.h> in one line: SDKs for cross-building do not always bring that header. */
-int setxattr(const char *path, const char *name, const void *value, size_t size, unsigned position,
-             int options);
+#include <sys/xattr.h>
+
+#define EXCLUDE "com.apple.metadata:com_apple_backup_excludeItem"
 
 /* What `tmutil addexclusion` writes: a binary property list that holds one string. */
 static void exclude(const char *dir)
@@ -22,27 +22,42 @@ static void exclude(const char *dir)
         'p', 'p', 'l', 'e', '.', 'b', 'a', 'c', 'k', 'u', 'p', 'd', 8,   0,   0,   0,
         0,   0,   0,   1,   1,   0,   0,   0,   0,   0,   0,   0,   1,   0,   0,   0,
         0,   0,   0,   0,   0,   0,   0,   0,   0,   0,   0,   0,   28};
-    setxattr(dir, "com.apple.metadata:com_apple_backup_excludeItem", plist, sizeof plist, 0, 0);
+    setxattr(dir, EXCLUDE, plist, sizeof plist, 0, 0);
+}
+
+static bool excluded(const char *dir)
+{
+    return getxattr(dir, EXCLUDE, NULL, 0, 0, 0) > 0;
 }
 #else
 static void exclude(const char *dir)
 {
     (void)dir;
 }
+
+static bool excluded(const char *dir)
+{
+    (void)dir;
+    return false;
+}
 #endif
 
 static void put(const char *dir, const char *name, const char *text)
 {
-    size_t n = strlen(dir) + strlen(name) + 2;
-    char *p = malloc(n);
-    if (p) {
-        snprintf(p, n, "%s/%s", dir, name);
-        if (access(p, F_OK) != 0) {
-            struct err e;
-            file_write_atomic(p, text, strlen(text), 0644, &e);
-        }
-        free(p);
+    char *p = layout_path("%s/%s", dir, name);
+    if (p && access(p, F_OK) != 0) {
+        struct err e;
+        file_write_atomic(p, text, strlen(text), 0644, &e);
     }
+    free(p);
+}
+
+static bool has(const char *dir, const char *name)
+{
+    char *p = layout_path("%s/%s", dir, name);
+    bool r = p && access(p, F_OK) == 0;
+    free(p);
+    return r;
 }
 
 void nobackup_mark(const char *dir)
@@ -52,4 +67,11 @@ void nobackup_mark(const char *dir)
         "# This folder is the cache of the program Shoal: all of it can be fetched again.\n");
     put(dir, ".metadata_never_index", "");
     exclude(dir);
+}
+
+void nobackup_look(const char *dir, struct nobackup_marks *out)
+{
+    out->tag = has(dir, "CACHEDIR.TAG");
+    out->never_index = has(dir, ".metadata_never_index");
+    out->excluded = excluded(dir);
 }

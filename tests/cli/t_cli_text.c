@@ -282,8 +282,9 @@ static void t_doctor(void **state)
     SPAWN(&r, NULL, "doctor", "--cache", dir, "--model", MODEL, "--json");
     assert_int_equal(r.status, 0);
     const json_t *checks = json_object_get(r.json, "checks");
-    static const char *const names[] = {"processor", "memory",    "files", "cache", "disk",
-                                        "demo",      "libraries", "model", "node",  "bonjour"};
+    static const char *const names[] = {"processor", "memory",    "files",   "cache", "disk",
+                                        "demo",      "libraries", "model",   "node",  "bonjour",
+                                        "localnet",  "power",     "network", "sleep", "priority"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         size_t k, seen = 0;
         json_t *v;
@@ -293,6 +294,12 @@ static void t_doctor(void **state)
         }
         assert_int_equal(seen, 1);
     }
+    spawn_free(&r);
+    /* the model was opened with that folder, so it has its marks now */
+    SPAWN(&r, NULL, "doctor", "--cache", dir);
+    assert_int_equal(r.status, 0);
+    has(&r.out, "    volume ");
+    has(&r.out, "ok    backup     the cache is marked");
     spawn_free(&r);
     SPAWN(&r, NULL, "doctor", "--cache", MODEL "/config.json");
     assert_int_equal(r.status, 1);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Of IOKit/IOKitLib.h and IOKit/IOTypes.h, what this project calls: names and types as in Apple's. */
+ * Of IOKit/IOKitLib.h and IOKit/IOTypes.h, what this project calls: names and types as in Apple's.
+ */
 #ifndef SHOAL_STUB_IOKITLIB_H
 #define SHOAL_STUB_IOKITLIB_H
 

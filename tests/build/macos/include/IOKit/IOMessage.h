@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Of IOKit/IOMessage.h, the messages of the root power domain: err_system(0x38) | err_sub(0) | code. */
+ * Of IOKit/IOMessage.h, the messages of the root power domain: err_system(0x38) | err_sub(0) |
+ * code. */
 #ifndef SHOAL_STUB_IOMESSAGE_H
 #define SHOAL_STUB_IOMESSAGE_H
 
