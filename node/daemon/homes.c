@@ -330,8 +330,7 @@ static void ask_power(struct homes *h)
     h->metered = p.costly_network;
     h->power_at = now;
     h->may_background = !p.on_battery && !p.costly_network;
-    snprintf(h->why, sizeof h->why, "%s",
-             power_words(&p, h->n->o.metered == NODE_METERED_YES));
+    snprintf(h->why, sizeof h->why, "%s", power_words(&p, h->n->o.metered == NODE_METERED_YES));
 }
 
 static void one_round(struct homes *h)

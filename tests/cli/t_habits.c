@@ -48,7 +48,7 @@ static struct habits good(void)
         .lowered = NO,
         .files = 10240,
         .files_before = 256,
-        .cache = "/Users/a/Library/Application Support/Shoal/cache",
+        .cache = "/Volumes/Shoal/cache",
         .cache_there = true,
         .case_told = NO,
         .past_cache = YES,
