@@ -13,7 +13,6 @@
 #include "discovery/peers.h"
 #include "discovery/remember.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
