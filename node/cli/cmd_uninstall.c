@@ -51,7 +51,8 @@ struct leave {
     struct installed s;
     struct buf cache; /* where it lies, which `shoal cache move` may have chosen */
     bool service, runs, cache_known;
-    uint64_t objects, bytes, last; /* of the model that the node has open */
+    uint64_t objects, bytes, last, last_bytes; /* experts of the model that the node has open */
+    json_t *layers;                            /* [[layer, experts], ...] of the last copies */
     uint64_t cache_bytes, cache_files;
 };
 
@@ -98,6 +99,8 @@ static void ask_last(struct leave *l)
         l->objects = (uint64_t)whole(a, "objects");
         l->bytes = (uint64_t)whole(a, "bytes");
         l->last = (uint64_t)whole(a, "last_copies");
+        l->last_bytes = (uint64_t)whole(a, "last_bytes");
+        l->layers = json_incref(json_object_get(a, "last_layers"));
     }
     json_decref(a);
     json_decref(st);
@@ -131,9 +134,36 @@ static int look(struct leave *l, struct err *e)
     return r;
 }
 
+/* "layer 3: 12, layers 4-60: 16 each": neighbours with the same number together. What does not fit
+ * is left out; --json has all. */
+static void say_layers(const json_t *v, char *out, size_t n)
+{
+    size_t k = 0, at = 0;
+    out[0] = 0;
+    while (at < json_array_size(v) && k + 60 < n) {
+        json_int_t from = json_integer_value(json_array_get(json_array_get(v, at), 0)), to = from;
+        json_int_t count_of = json_integer_value(json_array_get(json_array_get(v, at), 1));
+        for (at++; at < json_array_size(v); at++, to++) {
+            const json_t *x = json_array_get(v, at);
+            if (json_integer_value(json_array_get(x, 0)) != to + 1 ||
+                json_integer_value(json_array_get(x, 1)) != count_of) {
+                break;
+            }
+        }
+        k += (size_t)(from == to
+                          ? snprintf(out + k, n - k, "%slayer %lld: %lld", k ? ", " : "",
+                                     (long long)from, (long long)count_of)
+                          : snprintf(out + k, n - k, "%slayers %lld-%lld: %lld each", k ? ", " : "",
+                                     (long long)from, (long long)to, (long long)count_of));
+    }
+    if (at < json_array_size(v)) {
+        snprintf(out + k, n - k, ", ...");
+    }
+}
+
 static void say_plan(const struct leave *l)
 {
-    char a[CLI_NUM];
+    char a[CLI_NUM], layers[400];
     struct cli *c = l->c;
     if (l->service) {
         cli_note(c, "the service %s goes (%s)", l->s.name.p, l->s.path.p);
@@ -155,12 +185,14 @@ static void say_plan(const struct leave *l)
     cli_note(c, "the cache goes: %s in %llu files, %s", cli_bytes(l->cache_bytes, a),
              (unsigned long long)l->cache_files, l->cache.p);
     if (l->cache_known && l->last) {
+        say_layers(l->layers, layers, sizeof layers);
         cli_note(c,
-                 "%llu of its %llu objects no other connected member holds: they are the last "
-                 "copies that are known",
-                 (unsigned long long)l->last, (unsigned long long)l->objects);
+                 "%llu of its %llu experts no other connected member holds: they are the last "
+                 "copies that are known (%s; %s)",
+                 (unsigned long long)l->last, (unsigned long long)l->objects,
+                 cli_bytes(l->last_bytes, a), layers);
     } else if (l->cache_known && l->objects) {
-        cli_note(c, "other connected members hold all of its %llu objects",
+        cli_note(c, "other connected members hold all of its %llu experts",
                  (unsigned long long)l->objects);
     } else if (l->cache_files) {
         cli_note(c, "no node runs on it, so it is not known whether others hold them, too "
@@ -271,14 +303,17 @@ static int run(struct cli *c, const void *opts, int argc, char **argv)
     if (r) {
         status = cli_fail(c, &e);
     } else if (c->json) {
-        status = cli_json(c, json_pack("{s:s,s:b,s:I,s:I,s:O}", "home", l.h.path, "service",
-                                       (int)l.service, "cache_bytes",
-                                       (json_int_t)(l.o->keep_cache ? 0 : l.cache_bytes),
-                                       "last_copies", (json_int_t)l.last, "kept", kept));
+        status =
+            cli_json(c, json_pack("{s:s,s:b,s:I,s:I,s:I,s:O?,s:O}", "home", l.h.path, "service",
+                                  (int)l.service, "cache_bytes",
+                                  (json_int_t)(l.o->keep_cache ? 0 : l.cache_bytes), "last_copies",
+                                  (json_int_t)l.last, "last_bytes", (json_int_t)l.last_bytes,
+                                  "last_layers", l.layers, "kept", kept));
     } else {
         cli_note(c, "done; the program itself is not deleted");
     }
     json_decref(kept);
+    json_decref(l.layers);
     buf_free(&l.cache);
     installed_close(&l.s);
     cli_home_close(&l.h);

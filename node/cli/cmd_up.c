@@ -75,7 +75,8 @@ static const struct opt limit_table[] = {
     {"disk-floor", "SIZE", CLI_DISK_FLOOR_HELP, OPT_BYTES, AT(disk_floor), 1, 1e18, NULL},
     {"metered", "WHEN",
      "does this machine's network cost by the byte: then nothing is copied in the background; yes, "
-     "no, or auto (default): what the system says, which Linux and macOS do not tell this program",
+     "no, or auto (default): what the system says, which macOS does (hotspots, Low Data Mode) and "
+     "Linux does not",
      OPT_CHOICE, AT(metered), 0, 0, metered_words},
 };
 static const struct opt_group groups[] = {

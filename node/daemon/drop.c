@@ -7,9 +7,23 @@
 #include <string.h>
 #include <time.h>
 
+#define LAYERS_MAX 1024 /* rows of an answer; a list that is not by layers may need more */
+
 struct dropped {
-    uint64_t objects, bytes, last, in_use;
+    uint64_t objects, bytes, last, last_bytes, in_use;
+    json_t *layers; /* [[layer, experts], ...] of the last copies, by layer */
 };
+
+static void count_layer(struct dropped *d, uint32_t layer)
+{
+    size_t n = json_array_size(d->layers);
+    json_t *top = n ? json_array_get(d->layers, n - 1) : NULL;
+    if (top && json_integer_value(json_array_get(top, 0)) == (json_int_t)layer) {
+        json_array_set_new(top, 1, json_integer(1 + json_integer_value(json_array_get(top, 1))));
+    } else if (n < LAYERS_MAX) {
+        json_array_append_new(d->layers, json_pack("[i,i]", (int)layer, 1));
+    }
+}
 
 /* Counts it, and takes it away unless `dry`. */
 static void drop_one(struct node *n, struct store *st, uint32_t id, bool dry, struct dropped *d)
@@ -21,7 +35,11 @@ static void drop_one(struct node *n, struct store *st, uint32_t id, bool dry, st
     uint32_t others = 0;
     if (dry) {
         bool known = !mesh_holders(n->mesh, store_key(st, id), &others);
-        d->last += !known || !others;
+        if (!known || !others) {
+            d->last++;
+            d->last_bytes += size;
+            count_layer(d, model_object(store_model(st), id)->layer);
+        }
     } else if (!store_drop(st, id)) {
         d->in_use++;
         return;
@@ -36,7 +54,7 @@ int drop_request(struct node *n, const json_t *req, json_t **out, struct err *e)
     const json_t *list = json_object_get(req, "experts"), *root = json_object_get(req, "root");
     const json_t *older = json_object_get(req, "older_than");
     bool dry = json_is_true(json_object_get(req, "dry"));
-    struct dropped d = {0};
+    struct dropped d = {.layers = NULL};
     char hex[2 * SHA256_SIZE + 1];
     if (!st) {
         return err_set(e, ERR_OFFLINE, "this node works on no model");
@@ -46,6 +64,7 @@ int drop_request(struct node *n, const json_t *req, json_t **out, struct err *e)
     if (!json_is_string(root) || strcmp(json_string_value(root), hex) != 0) {
         return err_set(e, ERR_NOTFOUND, "this node works on another model");
     }
+    d.layers = json_array();
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *one = json_array_get(list, i);
         json_int_t layer = json_integer_value(json_array_get(one, 0));
@@ -54,6 +73,7 @@ int drop_request(struct node *n, const json_t *req, json_t **out, struct err *e)
                           ? MODEL_NONE
                           : model_expert_id(m, (uint32_t)layer, (uint32_t)expert);
         if (id == MODEL_NONE || id >= model_object_count(m)) {
+            json_decref(d.layers);
             return err_set(e, ERR_ARG, "the model has no expert %lld.%lld", (long long)layer,
                            (long long)expert);
         }
@@ -73,8 +93,9 @@ int drop_request(struct node *n, const json_t *req, json_t **out, struct err *e)
             }
         }
     }
-    *out = json_pack("{s:I,s:I,s:I,s:I}", "objects", (json_int_t)d.objects, "bytes",
+    *out = json_pack("{s:I,s:I,s:I,s:I,s:I,s:o}", "objects", (json_int_t)d.objects, "bytes",
                      (json_int_t)d.bytes, "last_copies", (json_int_t)d.last, "in_use",
-                     (json_int_t)d.in_use);
+                     (json_int_t)d.in_use, "last_bytes", (json_int_t)d.last_bytes, "last_layers",
+                     d.layers);
     return 0;
 }

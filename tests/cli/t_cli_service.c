@@ -171,13 +171,26 @@ static void t_uninstall(void **s)
     SPAWN(&r, NULL, "uninstall", "--home", home);
     assert_int_equal(r.status, 1);
     assert_non_null(strstr(r.err.p, "the shoal's signing key in"));
-    assert_non_null(strstr(r.err.p, "they are the last copies that are known"));
+    assert_non_null(strstr(r.err.p, "they are the last copies that are known ("));
+    assert_non_null(strstr(r.err.p, " each)")); /* all of its layers are alike */
     assert_non_null(strstr(r.err.p, "nothing was removed: say --yes"));
     spawn_free(&r);
     assert_int_equal(access(key, F_OK), 0);
     /* the node is stopped; the cache may stay, and what somebody else put there does */
     j = MUST("uninstall", "--yes", "--keep-cache", "--home", home);
     assert_true(num_of(j, "last_copies") > 0);
+    assert_true(num_of(j, "last_bytes") > 1e6);
+    double sum = 0; /* which: by layer, each layer once */
+    json_int_t before = -1;
+    size_t at;
+    json_t *layer;
+    json_array_foreach(json_object_get(j, "last_layers"), at, layer)
+    {
+        assert_true(json_integer_value(json_array_get(layer, 0)) > before);
+        before = json_integer_value(json_array_get(layer, 0));
+        sum += (double)json_integer_value(json_array_get(layer, 1));
+    }
+    assert_true(sum == num_of(j, "last_copies"));
     assert_int_equal(json_array_size(json_object_get(j, "kept")), 2);
     json_decref(j);
     assert_int_equal(spawn_end(&c, 0), 0);
