@@ -215,6 +215,8 @@ static int print_json(struct cli_session *s, const struct prompt *p, const struc
     }
     json_object_set_new(out, "finish", json_string(a->gen.stopped ? "stop" : "length"));
     json_object_set_new(out, "receipt", json_string(a->receipt));
+    json_object_set_new(out, "again", json_integer(a->gen.again));
+    json_object_set_new(out, "basis", cli_basis_json(s->st, &a->gen.since));
     json_object_set_new(out, "stats", stats);
     json_object_set_new(out, "plan", plan_json(&s->plan));
     return cli_json(s->c, out);
@@ -240,6 +242,7 @@ static void say_result(struct cli_session *s, const struct prompt *p, const stru
         cli_bytes(v.disk_bytes, b2));
     cli_session_say_times(s);
     cli_say_speculate(s->c, &a->gen.spec);
+    cli_say_basis(s->c, s->st, &a->gen.since);
     cli_note(s->c, "receipt %s", a->receipt);
 }
 
@@ -334,7 +337,10 @@ const struct command cmd_run = {
     .details =
         "Reads a prompt, writes the answer to standard output as it comes, and what happened to\n"
         "standard error. With --json one object is written at the end: prompt_ids, ids, text,\n"
-        "receipt, stats and plan. The receipt is a digest over all logits and tokens: two\n"
+        "receipt, basis, stats and plan. basis says what the objects that were used rest on: a\n"
+        "published manifest, this node's own download (origin), two members' word, one member's,\n"
+        "or nobody's (unverified); --trust refuses what rests on less. The receipt is a digest "
+        "over all logits and tokens: two\n"
         "machines that computed the same print the same.\n"
         "A model of a hub, org/name[@revision], stays at the commit that its branch was at first\n"
         "use. Tokens and certificates for the origin: --token and --ca-file, or the environment\n"

@@ -34,6 +34,7 @@ static const struct opt model_table[] = {
      OPT_TEXT, AT(model.cache), 0, 0, NULL},
     {"offline", NULL, "never contact the origin: what is not cached is an error", OPT_FLAG,
      AT(model.offline), 0, 0, NULL},
+    {"trust", "BASIS", CLI_TRUST_HELP, OPT_CHOICE, AT(model.trust), 0, 0, cli_trust_names},
     {"mirror", "URL", CLI_MIRROR_HELP, OPT_TEXTS, AT(model.mirrors), 0, 0, NULL},
     {"rate-limit", "SIZE", "most bytes a second from the origin", OPT_BYTES, AT(model.rate_limit),
      1, 1e18, NULL},

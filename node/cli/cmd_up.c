@@ -25,7 +25,7 @@ struct up_opts {
     struct compute_opts compute;
     const char *model, *listen;
     struct opt_texts peers, mirrors;
-    struct opt_choice metered;
+    struct opt_choice metered, trust;
     bool no_bonjour, offline;
     struct opt_count rate_limit, mirror_rate, disk_budget, disk_floor, upload, upload_peer, scrub;
     struct net_opts net;
@@ -45,6 +45,7 @@ static const struct opt node_table[] = {
      "origin, "
      "in the order given, and trusted like it; it never sees the token",
      OPT_TEXTS, AT(mirrors), 0, 0, NULL},
+    {"trust", "BASIS", CLI_TRUST_HELP, OPT_CHOICE, AT(trust), 0, 0, cli_trust_names},
 };
 /* In the order of enum node_metered. */
 static const char *const metered_words[] = {"auto", "yes", "no", NULL};
@@ -244,6 +245,7 @@ static int open_service(struct up *u, const struct up_opts *o, struct err *e)
     u->service = service_new();
     struct model_opts mo = {.model = u->source.p,
                             .over = &over,
+                            .trust = o->trust,
                             .progress = service_progress,
                             .progress_ctx = u->service};
     if (!u->service) {

@@ -232,6 +232,9 @@ static int open_store(struct cli_session *s, const struct model_opts *o,
     }
     s->st = s->node ? node_store(s->node) : s->st;
     s->m = store_model(s->st);
+    if (o->trust.set) {
+        store_set_trust(s->st, (enum store_rests)o->trust.v);
+    }
     pthread_mutex_lock(&s->lock);
     s->store_ready = true;
     pthread_mutex_unlock(&s->lock);

@@ -35,6 +35,7 @@ struct model_opts {
     bool offline;
     struct opt_texts mirrors;
     struct opt_count rate_limit, mirror_rate, disk_budget, disk_floor;
+    struct opt_choice trust; /* in the order of enum store_rests */
     struct net_opts net;
     const struct session_over *over; /* NULL: open what is needed; no option */
     /* Hears of the forward pass's progress in place of the session; no option. */
@@ -56,8 +57,13 @@ extern const struct opt_group compute_group;
 
 /* Tables of the two groups, for commands that list them with their own offsets. */
 extern const struct opt model_opts_table[], compute_opts_table[];
+extern const char *const cli_trust_names[]; /* in the order of enum store_rests */
+#define CLI_TRUST_HELP                                                                          \
+    "what the bytes that are computed with must rest on, else they are refused by name: any "   \
+    "(the default), member (one member's word, compared by samples where the origin answers), " \
+    "two (members that say the same), origin (this node's own download) or manifest"
 extern const char *const cli_isa_names[]; /* in the order of enum kern_isa, NULL-terminated */
-#define MODEL_OPTS_COUNT (9 + NET_OPTS_COUNT)
+#define MODEL_OPTS_COUNT (10 + NET_OPTS_COUNT)
 #define COMPUTE_OPTS_COUNT 9
 
 /* ---- the plan (plan.c) ---- */
@@ -182,6 +188,10 @@ size_t cli_session_stops(const struct cli_session *s, uint32_t out[SESSION_STOPS
 /* Two lines for people: parts of the time of forward calls; what was guessed ahead. */
 void cli_session_say_times(struct cli_session *s);
 json_t *cli_session_stats_json(const struct cli_session *s, const struct store_stats *v);
+
+/* What the objects that an answer used rest on: {"weakest", "objects": {by basis}}; a line. */
+json_t *cli_basis_json(struct store *st, const struct store_since *since);
+void cli_say_basis(struct cli *c, struct store *st, const struct store_since *since);
 
 /* ---- drafts ---- */
 

@@ -4,6 +4,7 @@
 #include "node/cli/budget.h"
 #include "node/cli/session.h"
 
+const char *const cli_trust_names[] = {"any", "member", "two", "origin", "manifest", NULL};
 #define AT(f) offsetof(struct model_opts, f)
 const struct opt model_opts_table[MODEL_OPTS_COUNT] = {
     {"model", "M",
@@ -26,6 +27,7 @@ const struct opt model_opts_table[MODEL_OPTS_COUNT] = {
     {"mirror-rate-limit", "SIZE", CLI_MIRROR_RATE_HELP, OPT_BYTES, AT(mirror_rate), 1, 1e18, NULL},
     {"disk-budget", "SIZE", CLI_DISK_BUDGET_HELP, OPT_BYTES, AT(disk_budget), 1, 1e18, NULL},
     {"disk-floor", "SIZE", CLI_DISK_FLOOR_HELP, OPT_BYTES, AT(disk_floor), 1, 1e18, NULL},
+    {"trust", "BASIS", CLI_TRUST_HELP, OPT_CHOICE, AT(trust), 0, 0, cli_trust_names},
     NET_OPTS(struct model_opts, net),
 };
 #undef AT

@@ -97,6 +97,36 @@ void cli_session_say_times(struct cli_session *s)
     }
 }
 
+json_t *cli_basis_json(struct store *st, const struct store_since *since)
+{
+    struct store_rest r;
+    store_rest(st, since, &r);
+    json_t *objects = json_object();
+    for (unsigned b = 0; b < STORE_BASES; b++) {
+        json_object_set_new(objects, store_rests_name((enum store_rests)b),
+                            json_integer((json_int_t)r.objects[b]));
+    }
+    return json_pack("{s:s, s:o}", "weakest", store_rests_name(r.weakest), "objects", objects);
+}
+
+void cli_say_basis(struct cli *c, struct store *st, const struct store_since *since)
+{
+    static const char *const words[STORE_BASES] = {
+        "nobody vouches for", "on one member's word", "on two members' words",
+        "of this node's own download", "as a published manifest has them"};
+    struct store_rest r;
+    char line[300] = "";
+    store_rest(st, since, &r);
+    for (unsigned b = 0; b < STORE_BASES; b++) {
+        size_t at = strlen(line);
+        if (r.objects[b]) {
+            snprintf(line + at, sizeof line - at, "%s%llu %s", at ? ", " : "",
+                     (unsigned long long)r.objects[b], words[b]);
+        }
+    }
+    cli_note(c, "basis   of the objects used: %s", line);
+}
+
 int cli_speculate(const char *value, struct spec_opts *out, struct err *e)
 {
     return spec_parse(value, out)

@@ -39,6 +39,11 @@ static int outcome(struct store *st, struct waiter *w, struct store_view *out, s
     }
     if (w->want_ram) {
         struct entry *en = &st->ent[w->id];
+        int r = used_may(st, w->id, e);
+        if (r) {
+            eng_unpin(st, en, false);
+            return r;
+        }
         used_now(st, en);
         *out = (struct store_view){.p = en->slot->p,
                                    .n = en->slot->size,
@@ -393,7 +398,10 @@ int store_read(struct store *st, uint32_t id, uint64_t off, void *p, size_t n, s
                        (unsigned long long)off, model_object_name(st->m, id, name, sizeof name),
                        (unsigned long long)size);
     }
-    if (n == 0 || read_ram(st, id, off, p, n)) {
+    pthread_mutex_lock(&st->mu);
+    bool any = !st->trust;
+    pthread_mutex_unlock(&st->mu);
+    if (n == 0 || (any && read_ram(st, id, off, p, n))) {
         return 0;
     }
     if (st->in_place) {
@@ -422,8 +430,11 @@ int store_read(struct store *st, uint32_t id, uint64_t off, void *p, size_t n, s
             }
             return r;
         }
-        if (read_ram(st, id, off, p, n)) {
-            return 0;
+        pthread_mutex_lock(&st->mu);
+        r = used_may(st, id, e);
+        pthread_mutex_unlock(&st->mu);
+        if (r || read_ram(st, id, off, p, n)) {
+            return r;
         }
         pthread_mutex_lock(&st->mu);
         used_now(st, &st->ent[id]); /* before: what is taken back meanwhile counts as used */

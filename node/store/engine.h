@@ -134,7 +134,8 @@ struct store {
     struct takers *in;   /* incoming.c; NULL until there is an upstream */
     struct share *share; /* share.c; NULL until something is shared */
     struct store_words_listener listener;
-    uint64_t use_no, back_no;                    /* used.c */
+    uint64_t use_no, back_no; /* used.c */
+    uint8_t trust;            /* enum store_rests: what is handed out rests on as much */
     char back_why[sizeof((struct err *)0)->msg]; /* the last sentence */
     struct trim *trim;                           /* trim.c; NULL without a disk tier */
     struct asks *asks;     /* origin_ask.c; NULL until the upstream uses the origin */
@@ -256,6 +257,8 @@ void words_voided(void *store, const uint8_t member[SHA256_SIZE], const char *wh
 void words_settled(void *store, uint64_t lost, const char *why);
 /* With mu: the bytes of a READY entry are handed out. */
 void used_now(struct store *st, struct entry *en);
+/* With mu: may they be (store_set_trust)? ERR_REFUSED. */
+int used_may(struct store *st, uint32_t id, struct err *e);
 
 /* ---- incoming.c: objects on their way from the upstream ---- */
 /* With mu. */

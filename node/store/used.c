@@ -67,6 +67,73 @@ bool store_stale(struct store *st, const struct store_view *v)
     return bad;
 }
 
+/* ---- what it rests on ---- */
+
+/* With mu. */
+static enum store_rests basis_of(struct store *st, uint32_t id)
+{
+    uint32_t source = st->ent[id].source, on_record;
+    uint64_t rests;
+    if (st->disk && disk_rests_on(st->disk, id, &on_record, &rests)) {
+        source = on_record;
+    } else if (!st->disk && !source) {
+        source = DIGEST_ORIGIN; /* read in place */
+    }
+    return source == DIGEST_ONE_MEMBER    ? STORE_ONE_MEMBER
+           : source == DIGEST_TWO_MEMBERS ? STORE_TWO_MEMBERS
+           : source == DIGEST_ORIGIN      ? STORE_OWN
+           : source == DIGEST_MANIFEST    ? STORE_MANIFEST
+                                          : STORE_UNVERIFIED;
+}
+
+const char *store_rests_name(enum store_rests b)
+{
+    static const char *const names[STORE_BASES] = {"unverified", "one_member", "two_members",
+                                                   "origin", "manifest"};
+    return names[b < STORE_BASES ? b : 0];
+}
+
+void store_rest(struct store *st, const struct store_since *s, struct store_rest *out)
+{
+    memset(out, 0, sizeof *out);
+    out->weakest = STORE_MANIFEST;
+    pthread_mutex_lock(&st->mu);
+    for (uint32_t id = 0; id < st->n_ent; id++) {
+        const struct entry *en = &st->ent[id];
+        bool held = en->state == ENT_READY && en->pins; /* since before: the resident spine */
+        if (en->used && (en->used >= s->use || held)) {
+            enum store_rests b = basis_of(st, id);
+            out->objects[b]++;
+            out->weakest = b < out->weakest ? b : out->weakest;
+        }
+    }
+    pthread_mutex_unlock(&st->mu);
+}
+
+void store_set_trust(struct store *st, enum store_rests least)
+{
+    pthread_mutex_lock(&st->mu);
+    st->trust = (uint8_t)least;
+    pthread_mutex_unlock(&st->mu);
+}
+
+int used_may(struct store *st, uint32_t id, struct err *e)
+{
+    static const char *const words[STORE_BASES] = {
+        "nobody's word", "the word of one member alone", "the word of two members",
+        "this node's own download", "a published manifest"};
+    enum store_rests b = st->trust ? basis_of(st, id) : STORE_BASES;
+    char name[128];
+    return b >= st->trust
+               ? 0
+               : err_set(e, ERR_REFUSED,
+                         "%s rests on %s, and --trust asks for %s at least: import a manifest "
+                         "(shoal manifest import), fetch the model from its origin into another "
+                         "--cache, or trust less",
+                         model_object_name(st->m, id, name, sizeof name), words[b],
+                         words[st->trust]);
+}
+
 /* ---- what is taken back ---- */
 
 /* With mu. */

@@ -27,6 +27,31 @@ uint64_t store_backs(struct store *st);
 /* A view whose bytes have been taken back: to be released, and got anew. */
 bool store_stale(struct store *st, const struct store_view *v);
 
+/* ---- what it rests on ----
+ *
+ * By what the digest of each object rests on now, weakest first. UNVERIFIED: nobody vouches for the
+ * bytes (a file whose record is lost, a folder's expert files). ONE_MEMBER: one member's word;
+ * where an origin answers, it was used only after samples of what that member gave had equalled the
+ * origin's. ORIGIN: this node's own download, or the model's own folder. */
+enum store_rests {
+    STORE_UNVERIFIED,
+    STORE_ONE_MEMBER,
+    STORE_TWO_MEMBERS,
+    STORE_OWN,
+    STORE_MANIFEST,
+    STORE_BASES
+};
+struct store_rest {
+    uint64_t objects[STORE_BASES]; /* used since then */
+    enum store_rests weakest;      /* of them; STORE_MANIFEST when there are none */
+};
+void store_rest(struct store *st, const struct store_since *s, struct store_rest *out);
+/* "unverified", "one_member", "two_members", "origin", "manifest" */
+const char *store_rests_name(enum store_rests b);
+/* From now on nothing that rests on less is handed out: ERR_REFUSED names the object and what it
+ * rests on. What is fetched, kept and served stays as it was. */
+void store_set_trust(struct store *st, enum store_rests least);
+
 /* Another process that keeps this cache has taken these objects back (node/daemon's guests): they
  * leave RAM, and what is on record here is forgotten where the catalog has forgotten it. `why` is
  * the owner's sentence. */

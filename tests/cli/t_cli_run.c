@@ -148,6 +148,20 @@ static void t_receipt(void **state)
           "x", "--json");
     assert_string_not_equal(str(a.json, "receipt"), str(b.json, "receipt"));
     spawn_free(&b);
+    /* what it rests on: the model's own folder; what asks for more is refused by name */
+    assert_string_equal(str(json_object_get(a.json, "basis"), "weakest"), "origin");
+    assert_int_equal(json_integer_value(json_object_get(a.json, "again")), 0);
+    SPAWN(&b, NULL, "run", "--model", MODEL, "--ids", "1", "--max-new", "1", "--trust", "origin");
+    assert_int_equal(b.status, 0);
+    assert_non_null(strstr(b.err.p, "basis "));
+    spawn_free(&b);
+    SPAWN(&b, NULL, "run", "--model", MODEL, "--ids", "1", "--max-new", "1", "--trust", "manifest");
+    assert_int_equal(b.status, 1);
+    assert_non_null(strstr(b.err.p, "--trust asks for a published manifest"));
+    spawn_free(&b);
+    SPAWN(&b, NULL, "run", "--model", MODEL, "--ids", "1", "--trust", "much");
+    assert_int_equal(b.status, 2);
+    spawn_free(&b);
     spawn_free(&a);
 }
 

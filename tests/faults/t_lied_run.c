@@ -255,6 +255,48 @@ static void test_run_seen(void **state)
     end();
 }
 
+/* What it rests on is told; what rests on less than is asked for is refused by name. */
+static void test_basis(void **state)
+{
+    struct telling t = {0};
+    char receipt[2 * SHA256_SIZE + 1];
+    struct err e = {0};
+    struct store_since since;
+    struct store_rest r;
+    struct store_view v;
+    uint32_t one = model_expert_id(a.m, 2, 3);
+    (void)state;
+    store_since(a.st, &since);
+    ok(run(a.st, &t, receipt, &e));
+    store_rest(a.st, &since, &r);
+    assert_int_equal(r.weakest, STORE_OWN);
+    assert_true(r.objects[STORE_OWN] > 100);
+    store_set_trust(a.st, STORE_OWN);
+    kit_get(&a, one);
+    store_set_trust(a.st, STORE_MANIFEST);
+    assert_int_equal(store_get(a.st, one, STORE_DEMAND, 0, &v, &e), ERR_REFUSED);
+    assert_non_null(strstr(e.msg, "expert 2/3"));
+    assert_non_null(strstr(e.msg, "own download"));
+    store_set_trust(a.st, STORE_UNVERIFIED);
+
+    begin();
+    store_since(b.st, &since);
+    ok(store_get(b.st, one, STORE_DEMAND, 0, &v, &e));
+    store_release(b.st, &v);
+    store_rest(b.st, &since, &r);
+    assert_int_equal(r.weakest, STORE_ONE_MEMBER);
+    assert_int_equal(r.objects[STORE_ONE_MEMBER], 1);
+    store_set_trust(b.st, STORE_ONE_MEMBER);
+    ok(store_get(b.st, one, STORE_DEMAND, 0, &v, &e));
+    store_release(b.st, &v);
+    store_set_trust(b.st, STORE_TWO_MEMBERS);
+    assert_int_equal(store_get(b.st, one, STORE_DEMAND, 0, &v, &e), ERR_REFUSED);
+    assert_non_null(strstr(e.msg, "one member alone"));
+    store_set_trust(b.st, STORE_UNVERIFIED);
+    audit(&b);
+    end();
+}
+
 /* ---- the engine ---- */
 
 struct job {
@@ -405,7 +447,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_run),    cmocka_unit_test(test_run_seen),
         cmocka_unit_test(test_engine), cmocka_unit_test(test_engine_seen),
-        cmocka_unit_test(test_guest),
+        cmocka_unit_test(test_guest),  cmocka_unit_test(test_basis),
     };
     cmocka_set_test_filter(getenv("LIED_ONLY"));
     return cmocka_run_group_tests_name("lied_run", tests, setup, teardown);
