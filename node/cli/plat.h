@@ -4,6 +4,7 @@
 #ifndef SHOAL_NODE_CLI_PLAT_H
 #define SHOAL_NODE_CLI_PLAT_H
 
+#include "node/store/pressure.h"
 #include "proto/base/buf.h"
 #include "proto/base/err.h"
 
@@ -13,6 +14,8 @@
 /* Bytes of memory that this process may use at most: the machine's, or the limit of the container
  * it runs in. */
 uint64_t plat_memory(void);
+/* Is its memory short just now? */
+enum pressure plat_pressure(void);
 /* The processor's name for people. */
 void plat_cpu(char *out, size_t n);
 /* Processors that are online; *fast: those of the fastest kind (equal to it where all are alike).

@@ -25,6 +25,21 @@ uint64_t plat_memory(void)
     return number("hw.memsize");
 }
 
+/* The level by which the system asks programs to give memory back: 1, 2, 4. */
+enum pressure plat_pressure(void)
+{
+    switch (number("kern.memorystatus_vm_pressure_level")) {
+    case 0:
+        return PRESSURE_UNKNOWN;
+    case 1:
+        return PRESSURE_NONE;
+    case 2:
+        return PRESSURE_WARN;
+    default:
+        return PRESSURE_CRITICAL;
+    }
+}
+
 void plat_cpu(char *out, size_t n)
 {
     size_t k = n;

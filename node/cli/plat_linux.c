@@ -81,6 +81,11 @@ int plat_home(struct buf *out, struct err *e)
     return r ? err_set(e, r, "the path of the data folder is too long") : 0;
 }
 
+enum pressure plat_pressure(void)
+{
+    return PRESSURE_UNKNOWN; /* what it takes from caches it does not call short */
+}
+
 bool plat_has_launchd(void)
 {
     return false;

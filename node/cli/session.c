@@ -442,6 +442,7 @@ int cli_session_open(struct cli_session *s, struct cli *c, const struct model_op
         plan_make(&s->plan, s->m, k, plat_memory());
         plan_limit(&s->plan, compute_limit(s->compute));
         store_set_ram_budget(s->st, s->plan.ram_budget);
+        shortage_watch(s->st, s->plan.ram_budget, &s->shortage);
         cli_session_phase(s, PHASE_QUIET, 0, 0);
         if (!c->brief) {
             say_plan(s);
@@ -467,6 +468,8 @@ int cli_session_open(struct cli_session *s, struct cli *c, const struct model_op
 void cli_session_close(struct cli_session *s)
 {
     struct err routes = {0};
+    shortage_end(s->shortage);
+    s->shortage = NULL;
     infer_close(s->f);
     if (routes_finish(s->routes, &routes)) {
         note(s, "%s", routes.msg);

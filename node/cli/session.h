@@ -11,6 +11,7 @@
 #include "node/cli/cli.h"
 #include "node/cli/live.h"
 #include "node/cli/net.h"
+#include "node/cli/short.h"
 #include "node/compute/compute.h"
 #include "node/infer/infer.h"
 #include "node/infer/speculate.h"
@@ -121,8 +122,9 @@ struct cli_session {
     struct plan plan;
     struct awake awake; /* the machine's, while something is computed or set up */
     struct compute *compute;
-    struct node *node; /* with --home: the store is its */
-    bool shared;       /* that node is in a shoal */
+    struct shortage *shortage; /* lets experts give way where memory is short */
+    struct node *node;         /* with --home: the store is its */
+    bool shared;               /* that node is in a shoal */
     struct store *st;
     const struct model *m;
     struct infer *f;

@@ -381,6 +381,7 @@ void store_get_stats(struct store *st, struct store_stats *out)
     pthread_mutex_lock(&st->mu);
     *out = st->s;
     out->ram_used = st->ram.expert_used + st->ram.spine_used;
+    out->ram_experts = st->ram.expert_used;
     out->ram_peak = st->ram.peak;
     out->ram_budget = st->ram.budget;
     /* the mean over the last whole seconds with their beginning on record */

@@ -157,6 +157,7 @@ struct store_stats {
     uint64_t experts_fetched;                  /* expert objects that came from the origin, */
     uint64_t experts_from_peers;               /* and those that came from peers */
     uint64_t ram_used, ram_peak, ram_budget;   /* bytes of objects in RAM */
+    uint64_t ram_experts;                      /* of ram_used: what the budget bounds */
     uint64_t spine_bytes_read;                 /* spine bytes brought into RAM */
     uint64_t retries, bad_chunks, refetched;   /* faults survived */
     double origin_rate;                        /* bytes a second, last seconds */
