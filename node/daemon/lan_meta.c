@@ -48,8 +48,8 @@ static int ask(struct node *n, const char *name, uint64_t max, struct buf *out, 
     store_meta_scope(n->model, scope);
     do { /* somebody who comes before us in the order is fetching it; not for ever, in all */
         out->n = had; /* nothing by halves */
-        r = mesh_file(n->mesh, scope, *name ? name : LIST_NAME, max,
-                      begun(n) ? META_BEGUN_MS : META_FILE_MS, out, n->meta_from, e);
+        r = mesh_file(n->mesh, scope, *name ? name : LIST_NAME, max, META_FILE_MS, out,
+                      n->meta_from, e);
     } while (r == ERR_BUSY && !begun(n) &&
              n->meta_waited_ns + (clock_ns() - began) < META_BUSY_MS * MS_NS);
     n->meta_waited_ns += r == ERR_BUSY ? clock_ns() - began : 0;
@@ -61,15 +61,17 @@ int lan_meta_get(void *node, const char *name, uint64_t max, struct buf *out, st
 {
     struct node *n = node;
     struct err e1 = {0};
-    if (!*name && n->meta_origin) { /* asked again: nothing came of reading them there */
-        n->meta_origin = n->meta_alone = false;
+    uint64_t since = clock_ns() - n->meta_asked;
+    n->meta_asked = clock_ns();
+    if (begun(n) && since < META_AGAIN_MS * MS_NS) {
+        return err_set(e, ERR_NOTFOUND, "this node is reading from the origin");
     }
     if (!n->meta_waited) { /* once: whoever is not there by now is asked for objects later */
         n->meta_waited = true;
         wait_first(n);
     }
     int peers = mesh_peers(n->mesh);
-    if (peers < 1 || (begun(n) && n->meta_alone)) {
+    if (peers < 1) {
         n->meta_origin = true;
         return err_set(e, ERR_NOTFOUND, "no peer is connected");
     }
@@ -81,10 +83,10 @@ int lan_meta_get(void *node, const char *name, uint64_t max, struct buf *out, st
         }
     }
     if (r) {
-        n->meta_alone |= begun(n) && (r == ERR_BUSY || r == ERR_TIMEOUT);
         n->meta_origin = true;
         return err_set(e, ERR_NOTFOUND, "no peer gave it: %s", e1.msg);
     }
+    n->meta_origin = false; /* it is not needed */
     if (!*name && !n->o.brief) {
         char who[ID_SHORT];
         node_log(n, "the list of the model's files comes from peer %s",

@@ -32,10 +32,12 @@
 
 #define MS_NS 1000000ull
 #define META_WAIT_MS 3000
-#define META_LOOK_MS 300 /* ... of them whether there is a sign of anybody or not */
+#define META_LOOK_MS 1000 /* ... of them whether there is a sign of anybody or not */
 #define META_STEP_MS 100
 #define META_FILE_MS 15000
-#define META_BEGUN_MS 1000 /* the same when this node is reading from the origin already */
+#define META_AGAIN_MS                                                                            \
+    2000                   /* who reads from the origin asks again when nothing came for so long \
+                            */
 #define META_ALL_MS 500    /* for all members, when none of those there has it */
 #define META_BUSY_MS 60000 /* for one that fetches it */
 
@@ -221,7 +223,7 @@ struct node {
     char name[WIRE_NAME_MAX + 1];
     struct store_meta_peers meta;
     bool meta_waited, meta_all;
-    bool meta_alone;            /* it reads from the origin and so do others: they are not asked */
+    uint64_t meta_asked;        /* when members were asked last */
     atomic_bool meta_origin;    /* it has begun to read the small files from the origin */
     uint64_t meta_waited_ns;    /* for members that were fetching small files, in vain */
     int meta_bad;               /* members whose small files were no good */
