@@ -34,7 +34,8 @@ int ahead_open(struct infer *f, enum infer_prefetch mode, struct err *e)
     a->ids = calloc(most, sizeof *a->ids);
     a->obj = calloc(most, sizeof *a->obj);
     a->was = calloc(most, 1);
-    if (!a->ids || !a->obj || !a->was) {
+    a->guess = calloc(most, sizeof *a->guess);
+    if (!a->ids || !a->obj || !a->was || !a->guess) {
         return err_set(e, ERR_NOMEM, "no memory for guesses");
     }
     /* what a layer uses, and what is guessed for the next */
@@ -64,6 +65,7 @@ void ahead_close(struct infer *f)
     free(f->ahead.ids);
     free(f->ahead.obj);
     free(f->ahead.was);
+    free(f->ahead.guess);
 }
 
 /* ---- is it worth it ---- */
@@ -146,27 +148,41 @@ bool ahead_record(struct infer *f, uint32_t l, const struct step *s)
     return true;
 }
 
-static int by_id(const void *p, const void *q)
+/* The surest first: what is asked for last is perhaps not begun before it is known to be wrong. */
+static int by_weight(const void *p, const void *q)
 {
-    uint32_t a = *(const uint32_t *)p, b = *(const uint32_t *)q;
-    return (a > b) - (a < b);
+    const struct guess *a = p, *b = q;
+    return a->w != b->w ? (a->w < b->w) - (a->w > b->w) : (a->id > b->id) - (a->id < b->id);
+}
+
+/* Into a->ids, each once; how many. */
+static uint32_t distinct(struct infer *f, uint32_t uses)
+{
+    struct ahead *a = &f->ahead;
+    const uint32_t *ids = f->s.gids->host;
+    const float *w = f->s.grw->host;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < uses; i++) {
+        a->guess[i] = (struct guess){ids[i], w[i]};
+    }
+    qsort(a->guess, uses, sizeof *a->guess, by_weight);
+    for (uint32_t i = 0; i < uses; i++) {
+        bool again = false;
+        for (uint32_t k = 0; k < n && !again; k++) {
+            again = a->ids[k] == a->guess[i].id;
+        }
+        if (!again) {
+            a->ids[n++] = a->guess[i].id;
+        }
+    }
+    return n;
 }
 
 void ahead_ask(struct infer *f, uint32_t l, uint32_t T)
 {
     struct ahead *a = &f->ahead;
-    const uint32_t *ids = f->s.gids->host;
-    uint32_t uses = T * f->c->topk, n = 0;
     give_up(f);
-    memcpy(a->ids, ids, uses * sizeof *ids);
-    qsort(a->ids, uses, sizeof *a->ids, by_id);
-    for (uint32_t i = 0; i < uses; i++) {
-        if (!n || a->ids[i] != a->ids[n - 1]) {
-            a->ids[n++] = a->ids[i];
-        }
-    }
-    uint32_t all = n;
-    n = 0;
+    uint32_t all = distinct(f, T * f->c->topk), n = 0;
     for (uint32_t i = 0; i < all; i++) {
         uint32_t obj = model_expert_id(f->m, l + 1, a->ids[i]);
         enum store_tier at = timed_where(f, obj);

@@ -166,6 +166,13 @@ static int moe(struct infer *f, uint32_t l, const struct step *s, struct err *e)
 int ffn(struct infer *f, uint32_t l, const struct step *s, struct err *e)
 {
     if (l < f->c->first_dense) {
+        if (ahead_record(f, l, s)) { /* read while the dense MLP is computed */
+            int r = cmds_run(f, e);
+            if (r) {
+                return r;
+            }
+            ahead_ask(f, l, s->T);
+        }
         mlp(f, l, MODEL_MLP_GATE, MODEL_MLP_UP, MODEL_MLP_DOWN, kern_at(f->s.a, 0), s->T);
         return 0;
     }

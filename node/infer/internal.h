@@ -82,6 +82,11 @@ struct scratch {
 #define AHEAD_ROWS 4  /* of a step with more, nearly all experts are wanted anyway */
 #define AHEAD_PROBE 8 /* calls with, and calls without, that are compared */
 
+struct guess {
+    uint32_t id;
+    float w; /* the weight that it would have */
+};
+
 struct ahead {
     enum infer_prefetch mode;
     bool room;             /* the RAM budget holds what is guessed beside what is in use */
@@ -90,8 +95,9 @@ struct ahead {
     uint32_t layer;        /* what `b` is for; 0: none */
     struct store_batch *b; /* the guessed experts */
     uint32_t n;
-    uint32_t *ids, *obj;           /* [AHEAD_ROWS * topk] experts, ascending, and their objects */
+    uint32_t *ids, *obj;           /* [AHEAD_ROWS * topk] experts, the surest first; objects */
     uint8_t *was;                  /* [..] enum store_tier when they were guessed */
+    struct guess *guess;           /* [..] to sort them */
     struct infer_ahead s;          /* numbers */
     uint64_t call_waited;          /* of the present call */
     uint32_t calls;                /* since the last decision */

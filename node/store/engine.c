@@ -107,25 +107,65 @@ static void lru_cut(struct store *st, struct entry *en)
     st->lru_bytes -= en->slot->size;
 }
 
+static struct queue *queue_of(struct store *st, const struct entry *en)
+{
+    return en->large ? &st->large[en->prio] : &st->q[en->prio];
+}
+
+static void queue_cut(struct store *st, struct entry *en)
+{
+    eng_list_cut(queue_of(st, en), en);
+    st->large_queued[en->prio] -= en->large;
+}
+
+static uint32_t large_at_once(const struct store *st, int prio)
+{
+    return st->closing ? UINT32_MAX : prio == STORE_DEMAND ? LARGE_READS : LARGE_GUESSES;
+}
+
+/* One that has to wait for others is taken by the worker that has read one of those. */
+static void queue_push(struct store *st, struct entry *en)
+{
+    list_push(queue_of(st, en), en, false);
+    uint32_t before = st->large_busy;
+    for (int i = 0; i <= en->prio; i++) {
+        before += st->large_queued[i];
+    }
+    st->large_queued[en->prio] += en->large;
+    if (!en->large || before < large_at_once(st, en->prio)) {
+        pthread_cond_signal(&st->work);
+    }
+}
+
 void eng_enqueue(struct store *st, struct entry *en, enum ent_job job)
 {
+    uint32_t id = eng_id(st, en);
     en->state = ENT_QUEUED;
     en->job = (uint8_t)job;
-    list_push(&st->q[en->prio], en, false);
-    pthread_cond_signal(&st->work);
+    en->large = job == JOB_READ && eng_is_expert(st, id) && eng_object(st, id)->size >= LARGE_FROM;
+    queue_push(st, en);
 }
 
 struct entry *eng_pop(struct store *st)
 {
     for (int i = 0; i < 3; i++) {
         struct entry *en = st->q[i].head;
+        if (!en && st->large_busy < large_at_once(st, i)) {
+            en = st->large[i].head;
+        }
         if (en) {
-            eng_list_cut(&st->q[i], en);
+            queue_cut(st, en);
+            st->large_busy += en->large;
             en->state = ENT_BUSY;
             return en;
         }
     }
     return NULL;
+}
+
+void eng_popped(struct store *st, bool large)
+{
+    st->large_busy -= large;
 }
 
 /* ---- RAM ---- */
@@ -324,7 +364,7 @@ void eng_lose_interest(struct store *st, uint32_t id)
         return;
     }
     if (en->state == ENT_QUEUED && !en->slot && en->job != JOB_ADMIT) {
-        eng_list_cut(&st->q[en->prio], en);
+        queue_cut(st, en);
         en->state = ENT_IDLE;
     } else if (en->state == ENT_ORIGIN && sink_cancel(st, en)) {
         eng_put_slot(st, en);
@@ -420,9 +460,9 @@ void eng_want(struct store *st, uint32_t id, enum store_prio prio, bool ram)
     switch (en->state) {
     case ENT_QUEUED:
         if (raise) {
-            eng_list_cut(&st->q[en->prio], en);
+            queue_cut(st, en);
             en->prio = (uint8_t)prio;
-            list_push(&st->q[en->prio], en, false);
+            queue_push(st, en);
         }
         return;
     case ENT_ORIGIN:

@@ -51,6 +51,7 @@ struct entry {
     bool past_lent;    /* an adopted folder has failed: this request goes past what they offer */
     bool past_mirrors; /* one gave other bytes than are on record: this request asks the origin */
     bool taken_back;   /* READY and pinned: it leaves with its last holder */
+    bool large;        /* ENT_QUEUED in `large`, or taken from there and ENT_BUSY */
     bool publishing;   /* its file is in the publisher's queue */
     bool bad;          /* taken_back, since its bytes do not count any more (used.c) */
     bool doomed;       /* the same, before it was READY: it is fetched again */
@@ -95,6 +96,13 @@ struct store_batch {
 };
 enum batch_phase { PH_PENDING, PH_DISK_ASKED, PH_ASKED, PH_TAKEN };
 
+/* Large experts that are read at the same time: enough to keep a disk busy. With more they would all
+ * come together at the end, where computing wants one after the other. What is only guessed begins
+ * later: what has begun is read to its end, right or wrong. */
+#define LARGE_FROM ((uint64_t)1 << 20) /* bytes */
+#define LARGE_READS 6
+#define LARGE_GUESSES 3
+
 /* Objects a batch may have under way even when the RAM budget is used up by pins. */
 #define BATCH_MIN_ACTIVE 2
 
@@ -119,7 +127,9 @@ struct store {
     pthread_cond_t work, pub;
     struct entry *ent; /* [n_ent] */
     uint32_t n_ent;
-    struct queue q[3]; /* by enum store_prio */
+    struct queue q[3];     /* by enum store_prio */
+    struct queue large[3]; /* the same: large objects to be read from the disk, */
+    uint32_t large_queued[3], large_busy; /* so many of them, and being read */
     struct queue lru;  /* head = most recent */
     struct queue keep; /* ENT_READY, pinned for it: to be written to the disk (keep.c) */
     uint64_t lru_bytes, promised, hint_spine;
@@ -201,6 +211,8 @@ void eng_enqueue(struct store *st, struct entry *en, enum ent_job job);
 void eng_list_push(struct queue *q, struct entry *en); /* behind the others */
 void eng_list_cut(struct queue *q, struct entry *en);
 struct entry *eng_pop(struct store *st);
+/* A worker has done what it took from eng_pop (as `large` as it was then). */
+void eng_popped(struct store *st, bool large);
 /* Start what batches could not start for lack of room. */
 void eng_pump(struct store *st);
 /* Without mu. */

@@ -184,10 +184,12 @@ static void *worker_main(void *arg)
             pthread_cond_wait(&st->work, &st->mu);
             continue;
         }
+        bool large = en->large;
         if (st->closing) {
             struct err e = {0};
             err_set(&e, ERR_CANCELLED, "the store is being closed");
             eng_fail(st, en, e.code, &e);
+            eng_popped(st, large);
             continue;
         }
         if (en->job == JOB_ADMIT) {
@@ -202,6 +204,7 @@ static void *worker_main(void *arg)
         } else {
             job_read(st, en);
         }
+        eng_popped(st, large);
         pthread_mutex_unlock(&st->mu);
         eng_sweep(st);
         pthread_mutex_lock(&st->mu);
