@@ -2,9 +2,11 @@
  * cmd_bench.c: `shoal bench kernels`: how near the matrix products come to the memory's read rate;
  * `shoal bench peer` (bench_peer.c): how near two nodes come to plain TLS; `shoal bench cache`
  * (bench_cache.c): what a cache would have saved on recorded routes; `shoal bench read`
- * (bench_read.c): how near cold reads of experts come to fio. */
+ * (bench_read.c): how near cold reads of experts come to fio; `shoal bench decode` and `prefill`
+ * (bench_model.c): how near tokens come to the longer of reading and computing. */
 #include "kernels/bench.h"
 #include "node/cli/bench_cache.h"
+#include "node/cli/bench_model.h"
 #include "node/cli/bench_peer.h"
 #include "node/cli/bench_read.h"
 #include "node/cli/cli.h"
@@ -22,6 +24,9 @@ struct bench_opts {
     const char *only;
     struct opt_count flat, disk;
     const char *model, *home, *cache;
+    struct opt_count ram, spine_ram, chunk, tokens, rounds;
+    struct opt_choice prefetch;
+    const char *receipt, *plot;
 };
 
 static const char *const isa_names[] = {"auto", "scalar", "avx2", "neon", NULL};
@@ -51,10 +56,28 @@ static const struct opt read_opts[] = {
      0, NULL},
     {"cache", "DIR", "the cache, in place of a home's", OPT_TEXT, AT(cache), 0, 0, NULL},
 };
+static const char *const prefetch_names[] = {"auto", "off", "on", NULL};
+static const struct opt model_opts[] = {
+    {"ram-budget", "SIZE", "memory for experts; default: as of shoal run", OPT_BYTES, AT(ram), 0,
+     1e18, NULL},
+    {"spine-ram", "SIZE", "memory for the spine; default: as of shoal run", OPT_BYTES,
+     AT(spine_ram), 0, 1e18, NULL},
+    {"prefill-chunk", "N", "tokens a call of prefill; default: as of shoal run", OPT_COUNT,
+     AT(chunk), 1, 65536, NULL},
+    {"prefetch", "WHEN", "guess the next layer's experts: auto, off or on (the default here)",
+     OPT_CHOICE, AT(prefetch), 0, 0, prefetch_names},
+    {"tokens", "N", "tokens a round; default 12, of prefill 128", OPT_COUNT, AT(tokens), 1,
+     BENCH_TOKENS_MAX, NULL},
+    {"rounds", "N", "rounds; default 5", OPT_COUNT, AT(rounds), 1, BENCH_ROUNDS_MAX, NULL},
+    {"receipt", "HEX", "refuse to report any run that has another receipt", OPT_TEXT, AT(receipt),
+     0, 0, NULL},
+    {"plot", "FILE", "draw the rounds into an SVG file", OPT_TEXT, AT(plot), 0, 0, NULL},
+};
 static const struct opt_group groups[] = {
     {"Benchmark", own_opts, sizeof own_opts / sizeof *own_opts, 0},
     {"Of cache", cache_opts, sizeof cache_opts / sizeof *cache_opts, 0},
-    {"Of read", read_opts, sizeof read_opts / sizeof *read_opts, 0},
+    {"Of read, decode and prefill", read_opts, sizeof read_opts / sizeof *read_opts, 0},
+    {"Of decode and prefill", model_opts, sizeof model_opts / sizeof *model_opts, 0},
     {"General", common_opts_table, COMMON_OPTS_COUNT, 0},
 };
 #undef AT
@@ -92,12 +115,61 @@ static int run_read(struct cli *c, const struct bench_opts *o)
     return cli_bench_read(c, o->model, o->home, o->cache, o->seconds.set ? o->seconds.v : 20);
 }
 
+static bool of_model(const struct bench_opts *o)
+{
+    return o->ram.set || o->spine_ram.set || o->chunk.set || o->tokens.set || o->rounds.set ||
+           o->prefetch.set || o->receipt || o->plot;
+}
+
+static int run_model(struct cli *c, const struct bench_opts *o, int argc, bool prefill)
+{
+    if (argc > 1 || o->memory.set || o->only || o->seconds.set || o->flat.set || o->disk.set) {
+        return cli_usage(c, "bench decode and prefill take no file and none of --memory, --only, "
+                            "--seconds, --flat and --disk");
+    }
+    if (o->home && o->cache) {
+        return cli_usage(c, "give only one of --home, which has a cache, and --cache");
+    }
+    if (o->receipt && (strlen(o->receipt) != 2 * SHA256_SIZE ||
+                       strspn(o->receipt, "0123456789abcdef") != 2 * SHA256_SIZE)) {
+        return cli_usage(c, "--receipt: \"%.80s\" is not 64 hexadecimal digits", o->receipt);
+    }
+    struct bench_model_opts b = {.model = o->model,
+                                 .home = o->home,
+                                 .cache = o->cache,
+                                 .compute = {.threads = o->threads,
+                                             .ram = o->ram,
+                                             .spine_ram = o->spine_ram,
+                                             .chunk = o->chunk,
+                                             .isa = o->isa,
+                                             .prefetch = o->prefetch},
+                                 .prefill = prefill,
+                                 .tokens = (uint32_t)o->tokens.v,
+                                 .rounds = (uint32_t)o->rounds.v,
+                                 .receipt = o->receipt,
+                                 .plot = o->plot};
+    return cli_bench_model(c, &b);
+}
+
 static int run(struct cli *c, const void *opts, int argc, char **argv)
 {
     const struct bench_opts *o = opts;
+    bool prefill = strcmp(argv[0], "prefill") == 0;
+    if (prefill || strcmp(argv[0], "decode") == 0) {
+        return run_model(c, o, argc, prefill);
+    }
+    if (of_model(o)) {
+        return cli_usage(c,
+                         "bench %.20s: --ram-budget, --spine-ram, --prefill-chunk, --prefetch, "
+                         "--tokens, --rounds, --receipt and --plot are of decode and prefill",
+                         argv[0]);
+    }
     bool read = strcmp(argv[0], "read") == 0;
     if (!read && (o->model || o->home || o->cache)) {
-        return cli_usage(c, "bench %.20s: --model, --home and --cache are of read", argv[0]);
+        return cli_usage(c,
+                         "bench %.20s: --model, --home and --cache are of read, "
+                         "decode and prefill",
+                         argv[0]);
     }
     if (strcmp(argv[0], "cache") == 0) {
         return run_cache(c, o, argc, argv);
@@ -114,8 +186,8 @@ static int run(struct cli *c, const void *opts, int argc, char **argv)
     if (strcmp(argv[0], "kernels") != 0) {
         return cli_usage(
             c,
-            "bench: there is no benchmark \"%.100s\"; there are: kernels, peer, cache and "
-            "read",
+            "bench: there is no benchmark \"%.100s\"; there are: kernels, peer, cache, "
+            "read, decode and prefill",
             argv[0]);
     }
     struct kern_bench_opts b = {.isa = o->isa.set ? (enum kern_isa)o->isa.v : KERN_ISA_AUTO,
@@ -154,7 +226,7 @@ static int run(struct cli *c, const void *opts, int argc, char **argv)
 
 const struct command cmd_bench = {
     .name = "bench",
-    .args = "kernels|peer|cache|read [FILE]",
+    .args = "kernels|peer|cache|read|decode|prefill [FILE]",
     .summary = "measure this machine",
     .details =
         "kernels: packed weight bytes a second of each matrix product at Kimi K3's shapes, beside\n"
@@ -174,11 +246,18 @@ const struct command cmd_bench = {
         "\n"
         "read: experts of the cache as a token reads them when none is in memory, beside the "
         "program\n"
-        "fio (to be installed apart) with the same files, readers and sizes.",
+        "fio (to be installed apart) with the same files, readers and sizes.\n"
+        "\n"
+        "decode, prefill: made-up tokens of a model, one by one or in chunks, read past the page\n"
+        "cache as where memory cannot hold it; in turn with the same reads and nothing computed, "
+        "and\n"
+        "with all in memory. The ratio of the whole to the longer of the two says how much of one\n"
+        "hides behind the other. Every run must have the same receipt, else nothing is reported.",
     .examples = "  shoal bench kernels\n  shoal bench kernels --only mxfp4 --seconds 5 --json\n"
                 "  shoal bench peer --seconds 40\n"
                 "  shoal bench cache chat.routes --disk 6G\n  shoal bench cache --flat 100\n"
-                "  shoal bench read --model https://host/model\n",
+                "  shoal bench read --model https://host/model\n"
+                "  shoal bench decode --model M --cache DIR --ram-budget 256M --plot decode.svg\n",
     .groups = groups,
     .n_groups = sizeof groups / sizeof *groups,
     .min_args = 1,

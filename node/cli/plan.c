@@ -77,6 +77,32 @@ void plan_limit(struct plan *p, uint64_t limit)
     }
 }
 
+/* A sixteenth of what weights have: it is not missed there. More than PLAN_CHUNK_MOST tokens need
+ * no fewer bytes each that would be noticed: computing them takes longer than reading by then. */
+void plan_chunk(struct plan *p, const struct compute_opts *o, uint64_t row_bytes)
+{
+    uint64_t spine = p->spine_budget < p->spine_bytes ? p->spine_budget : p->spine_bytes;
+    uint64_t room = spine / 16 + p->ram_budget / 16;
+    uint64_t n = row_bytes ? room / row_bytes : PLAN_CHUNK_MOST;
+    if (o->chunk.set) {
+        n = o->chunk.v;
+        snprintf(p->chunk_why, sizeof p->chunk_why, "given by --prefill-chunk");
+    } else if (n >= PLAN_CHUNK_MOST) {
+        n = PLAN_CHUNK_MOST;
+        snprintf(p->chunk_why, sizeof p->chunk_why,
+                 "with more, reading is no longer what takes long");
+    } else if (n <= PLAN_CHUNK_LEAST) {
+        n = PLAN_CHUNK_LEAST;
+        snprintf(p->chunk_why, sizeof p->chunk_why, "the least, whatever the memory");
+    } else {
+        n -= n % 16;
+        snprintf(p->chunk_why, sizeof p->chunk_why,
+                 "a sixteenth of the memory of spine and experts");
+    }
+    p->chunk = (uint32_t)n;
+    p->chunk_bytes = n * row_bytes;
+}
+
 static double larger(double a, double b)
 {
     return a > b ? a : b;
@@ -95,10 +121,12 @@ void plan_spine(const struct spine_facts *f, double *bf16, double *packed)
 
 json_t *plan_json(const struct plan *p)
 {
-    return json_pack("{s:I, s:I, s:I, s:s, s:I, s:I, s:s, s:I, s:I}", "memory",
+    return json_pack("{s:I, s:I, s:I, s:s, s:I, s:I, s:s, s:I, s:I, s:I, s:I, s:s}", "memory",
                      (json_int_t)p->memory, "spine_bytes", (json_int_t)p->spine_bytes, "spine_ram",
                      (json_int_t)p->spine_budget, "spine_ram_why", p->spine_why, "expert_bytes",
                      (json_int_t)p->expert_bytes, "expert_ram", (json_int_t)p->ram_budget,
                      "expert_ram_why", p->ram_why, "state_bytes", (json_int_t)p->state_fixed,
-                     "state_bytes_per_token", (json_int_t)p->state_per_token);
+                     "state_bytes_per_token", (json_int_t)p->state_per_token, "prefill_chunk",
+                     (json_int_t)p->chunk, "prefill_bytes", (json_int_t)p->chunk_bytes,
+                     "prefill_chunk_why", p->chunk_why);
 }

@@ -22,7 +22,6 @@
 #include <strings.h>
 #include <sys/stat.h>
 
-#define DEFAULT_CHUNK 64
 #define MEET_MS 1500
 #define PATH_ROOM 4096
 
@@ -286,6 +285,8 @@ int cli_session_load(struct cli_session *s, struct err *e)
                             .be = compute_backend(s->compute),
                             .spine_budget = s->plan.spine_budget,
                             .prefetch = s->prefetch,
+                            /* passes of drafts and of many requests are not cut by a small chunk */
+                            .max_rows = s->chunk < PLAN_CHUNK_LEAST ? PLAN_CHUNK_LEAST : s->chunk,
                             .progress = s->progress,
                             .progress_ctx = s->progress_ctx};
     if (s->record_routes && !s->routes) {
@@ -343,6 +344,8 @@ static void say_plan(struct cli_session *s)
     note(s, "compute %s", how);
     note(s, "experts at most %s in RAM of %s, %s each (%s)", cli_bytes(p->ram_budget, a),
          cli_bytes(p->expert_bytes, b), cli_bytes(p->expert_size, d), p->ram_why);
+    note(s, "prompt  %u tokens at a time, which takes %s (%s)", p->chunk,
+         cli_bytes(p->chunk_bytes, a), p->chunk_why);
 }
 
 /* Who of the shoal is there, when this process is its node or the guest of one. */
@@ -406,7 +409,6 @@ int cli_session_open(struct cli_session *s, struct cli *c, const struct model_op
     memset(s, 0, sizeof *s);
     s->c = c;
     s->prefetch = k ? (enum infer_prefetch)k->prefetch.v : INFER_PREFETCH_AUTO;
-    s->chunk = k && k->chunk.set ? (uint32_t)k->chunk.v : DEFAULT_CHUNK;
     s->phase_start = clock_s();
     s->progress = o->progress ? o->progress : cli_session_progress;
     s->progress_ctx = o->progress ? o->progress_ctx : s;
@@ -441,6 +443,8 @@ int cli_session_open(struct cli_session *s, struct cli *c, const struct model_op
     if (!r && depth >= SESSION_PLAN) {
         plan_make(&s->plan, s->m, k, plat_memory());
         plan_limit(&s->plan, compute_limit(s->compute));
+        plan_chunk(&s->plan, k, infer_row_bytes(model_config(s->m)));
+        s->chunk = s->plan.chunk;
         store_set_ram_budget(s->st, s->plan.ram_budget);
         shortage_watch(s->st, s->plan.ram_budget, &s->shortage);
         cli_session_phase(s, PHASE_QUIET, 0, 0);

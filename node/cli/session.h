@@ -76,7 +76,9 @@ struct plan {
     uint64_t spine_bytes, spine_budget;
     uint64_t expert_bytes, expert_size, ram_budget; /* all experts, one, kept in RAM */
     uint64_t state_fixed, state_per_token;          /* bytes; filled once infer is open */
-    char spine_why[96], ram_why[96];
+    uint32_t chunk;                                 /* prompt tokens that are computed together */
+    uint64_t chunk_bytes;                           /* memory that this takes */
+    char spine_why[96], ram_why[96], chunk_why[96];
 };
 /* Fill all but the state. Never fails. */
 void plan_make(struct plan *p, const struct model *m, const struct compute_opts *o,
@@ -84,6 +86,12 @@ void plan_make(struct plan *p, const struct model *m, const struct compute_opts 
 /* Bound to the memory that a GPU may use, 0: there is no such bound. Experts give way first, as far
  * as half of it. */
 void plan_limit(struct plan *p, uint64_t limit);
+/* How many prompt tokens together, once the rest is known; row_bytes: what each of them takes. A
+ * chunk reads each layer of the spine that is not in memory, and each expert that one of its tokens
+ * chooses, once: the more tokens, the fewer bytes for each. */
+#define PLAN_CHUNK_LEAST 64
+#define PLAN_CHUNK_MOST 1024
+void plan_chunk(struct plan *p, const struct compute_opts *o, uint64_t row_bytes);
 json_t *plan_json(const struct plan *p);
 
 /* What is measured of the machine, and of the model: bytes, bytes a second. */

@@ -53,8 +53,10 @@ const struct opt compute_opts_table[COMPUTE_OPTS_COUNT] = {
      "memory for the spine (all but the experts); layers beyond it are read from disk for each "
      "token",
      OPT_BYTES, AT(spine_ram), 0, 1e18, NULL},
-    {"prefill-chunk", "N", "prompt tokens computed together; default 64", OPT_COUNT, AT(chunk), 1,
-     65536, NULL},
+    {"prefill-chunk", "N",
+     "prompt tokens computed together, each weight read once for all of them; default: 64 to 1024, "
+     "by memory",
+     OPT_COUNT, AT(chunk), 1, 65536, NULL},
     {"prefetch", "WHEN",
      "ask for the experts that the next layer will probably choose: auto (the default) measures "
      "whether it pays",

@@ -157,7 +157,9 @@ static int layer(struct infer *f, uint32_t l, uint32_t *nb, struct step *s, stru
         return r;
     }
     uint32_t H = c->hidden, n = s->T * H;
-    layer_hint(f, l + 1);
+    /* behind the last layer comes the head, or, where nothing of this step is wanted, the next one
+     */
+    layer_hint(f, l + 1 == c->n_layers && !s->wanted ? 0 : l + 1);
     if (*nb) {
         mix(f, weight_vec(f, l, MODEL_ATTN_RES_NORM), weight_vec(f, l, MODEL_ATTN_RES_PROJ), *nb,
             s);
@@ -312,7 +314,7 @@ int infer_forward(struct infer *f, const struct infer_row *rows, size_t n, float
         rows[i].state->dropped = false;
     }
     for (size_t at = 0; at < n && !r;) {
-        struct step s = {own, slot, 0, 0, runs, 0};
+        struct step s = {own, slot, 0, 0, runs, 0, 0};
         uint32_t wanted = 0, left = 0;
         while (at < n && s.T < f->max_rows) {
             struct infer_state *st = rows[at].state;
@@ -327,6 +329,7 @@ int infer_forward(struct infer *f, const struct infer_row *rows, size_t n, float
             wanted += rows[at++].want_logits;
         }
         left = s.T;
+        s.wanted = wanted;
         for (uint32_t i = 0; i < s.n_runs && !r; i++) {
             r = state_reserve(runs[i].st, runs[i].st->pos + runs[i].n, e);
         }

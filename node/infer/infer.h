@@ -112,6 +112,9 @@ int infer_state_load(struct infer *f, const char *path, struct infer_state **out
 uint64_t infer_state_bytes(const struct infer *f, uint32_t pos);
 uint64_t infer_shape_bytes(const struct model_config *c, uint32_t pos);
 
+/* Memory that each row of max_rows takes, of work arrays. */
+uint64_t infer_row_bytes(const struct model_config *c);
+
 /* ---- rows that may be taken back ----
  *
  * infer_state_mark; forward calls that give the state at most `rows` rows more; infer_state_rewind.

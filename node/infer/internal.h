@@ -180,6 +180,7 @@ struct step {
     uint32_t nb; /* rows in the bank */
     struct run *runs;
     uint32_t n_runs;
+    uint32_t wanted; /* rows whose logits are wanted */
 };
 
 /* weights.c */

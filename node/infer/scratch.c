@@ -15,64 +15,87 @@ struct kern_buf *infer_buf(struct infer *f, size_t size)
     return b || !store_ram_back_off(f->st, size) ? b : f->be->alloc(f->be, size);
 }
 
-int scratch_open(struct infer *f, struct err *e)
+struct widths { /* 4-byte elements of each array */
+#define SCRATCH_WIDTH(n) size_t n;
+    SCRATCH(SCRATCH_WIDTH)
+#undef SCRATCH_WIDTH
+};
+
+static void widths(const struct model_config *c, size_t T, size_t logits, struct widths *n)
 {
-    const struct model_config *c = f->c;
-    size_t T = f->max_rows, G = T < AHEAD_ROWS ? T : AHEAD_ROWS;
+    size_t G = T < AHEAD_ROWS ? T : AHEAD_ROWS;
     size_t P = (size_t)c->kda_heads * c->kda_dim;
     size_t Q = (size_t)c->heads * (c->nope + c->rope);
     size_t V = (size_t)c->heads * c->vdim;
     size_t banks = (c->n_layers + c->attn_res_block - 1) / c->attn_res_block;
     size_t wide = max_u32(c->dense_inter, c->n_shared * c->moe_inter);
-    struct scratch *s = &f->s;
-    const struct {
-        struct kern_buf **b;
-        size_t n; /* 4-byte elements */
-    } all[] = {
-        {&s->p, T * c->hidden},
-        {&s->bank, banks * T * c->hidden},
-        {&s->h, T * c->hidden},
-        {&s->xn, T * c->hidden},
-        {&s->a, T * c->hidden},
-        {&s->site, c->hidden},
-        {&s->raw, T * P},
-        {&s->q, T * (P > Q ? P : Q)},
-        {&s->k, T * P},
-        {&s->v, T * P},
-        {&s->f, T * P},
-        {&s->fa, T * c->kda_dim},
-        {&s->b, T * c->kda_heads},
-        {&s->gate, T * (P > V ? P : V)},
-        {&s->o, T * (P > V ? P : V)},
-        {&s->qa, T * c->q_rank},
-        {&s->ckv, T * (c->kv_rank + c->rope)},
-        {&s->up, T * wide},
-        {&s->down, T * wide},
-        {&s->mlp, T * c->hidden},
-        {&s->rlogits, T * c->n_experts},
-        {&s->ids, T * c->topk},
-        {&s->rw, T * c->topk},
-        {&s->z, T * c->latent},
-        {&s->eg, T * c->moe_inter},
-        {&s->eu, T * c->moe_inter},
-        {&s->ey, T * c->topk * c->latent},
-        {&s->u, T * c->latent},
-        {&s->maps, 2 * T * c->topk + T},
-        {&s->flag, 1},
-        {&s->emb, T * c->hidden},
-        {&s->logits, (size_t)f->logit_rows * c->vocab},
-        {&s->gsite, c->hidden},
-        {&s->gh, G * c->hidden},
-        {&s->gxn, G * c->hidden},
-        {&s->glogits, G * c->n_experts},
-        {&s->gids, G * c->topk},
-        {&s->grw, G * c->topk},
-    };
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        *all[i].b = infer_buf(f, (all[i].n ? all[i].n : 1) * 4);
-        if (!*all[i].b) {
-            return err_set(e, ERR_NOMEM, "no memory for the work arrays of %u rows", f->max_rows);
-        }
+    n->p = T * c->hidden;
+    n->bank = banks * T * c->hidden;
+    n->h = T * c->hidden;
+    n->xn = T * c->hidden;
+    n->a = T * c->hidden;
+    n->site = (size_t)c->hidden;
+    n->raw = T * P;
+    n->q = T * (P > Q ? P : Q);
+    n->k = T * P;
+    n->v = T * P;
+    n->f = T * P;
+    n->fa = T * c->kda_dim;
+    n->b = T * c->kda_heads;
+    n->gate = T * (P > V ? P : V);
+    n->o = T * (P > V ? P : V);
+    n->qa = T * c->q_rank;
+    n->ckv = T * (c->kv_rank + c->rope);
+    n->up = T * wide;
+    n->down = T * wide;
+    n->mlp = T * c->hidden;
+    n->rlogits = T * c->n_experts;
+    n->ids = T * c->topk;
+    n->rw = T * c->topk;
+    n->z = T * c->latent;
+    n->eg = T * c->moe_inter;
+    n->eu = T * c->moe_inter;
+    n->ey = T * c->topk * c->latent;
+    n->u = T * c->latent;
+    n->maps = 2 * T * c->topk + T;
+    n->flag = 1;
+    n->emb = T * c->hidden;
+    n->logits = logits * c->vocab;
+    n->gsite = (size_t)c->hidden;
+    n->gh = G * c->hidden;
+    n->gxn = G * c->hidden;
+    n->glogits = G * c->n_experts;
+    n->gids = G * c->topk;
+    n->grw = G * c->topk;
+}
+
+static uint64_t bytes(const struct model_config *c, size_t T)
+{
+    struct widths n;
+    widths(c, T, 0, &n);
+    uint64_t sum = 0;
+#define SCRATCH_SUM(x) sum += n.x * 4;
+    SCRATCH(SCRATCH_SUM)
+#undef SCRATCH_SUM
+    return sum;
+}
+
+uint64_t infer_row_bytes(const struct model_config *c)
+{
+    return bytes(c, AHEAD_ROWS + 1) - bytes(c, AHEAD_ROWS);
+}
+
+int scratch_open(struct infer *f, struct err *e)
+{
+    const struct model_config *c = f->c;
+    struct widths n;
+    bool ok = true;
+    widths(c, f->max_rows, f->logit_rows, &n);
+#define SCRATCH_OPEN(x) ok = ok && (f->s.x = infer_buf(f, (n.x ? n.x : 1) * 4)) != NULL;
+    SCRATCH(SCRATCH_OPEN)
+#undef SCRATCH_OPEN
+    if (!ok) {
+        return err_set(e, ERR_NOMEM, "no memory for the work arrays of %u rows", f->max_rows);
     }
     f->want = calloc(c->n_experts, sizeof *f->want);
     f->want_e = calloc(c->n_experts, sizeof *f->want_e);

@@ -96,9 +96,9 @@ struct store_batch {
 };
 enum batch_phase { PH_PENDING, PH_DISK_ASKED, PH_ASKED, PH_TAKEN };
 
-/* Large experts that are read at the same time: enough to keep a disk busy. With more they would all
- * come together at the end, where computing wants one after the other. What is only guessed begins
- * later: what has begun is read to its end, right or wrong. */
+/* Large experts that are read at the same time: enough to keep a disk busy. With more they would
+ * all come together at the end, where computing wants one after the other. What is only guessed
+ * begins later: what has begun is read to its end, right or wrong. */
 #define LARGE_FROM ((uint64_t)1 << 20) /* bytes */
 #define LARGE_READS 6
 #define LARGE_GUESSES 3
@@ -127,10 +127,10 @@ struct store {
     pthread_cond_t work, pub;
     struct entry *ent; /* [n_ent] */
     uint32_t n_ent;
-    struct queue q[3];     /* by enum store_prio */
-    struct queue large[3]; /* the same: large objects to be read from the disk, */
+    struct queue q[3];                    /* by enum store_prio */
+    struct queue large[3];                /* the same: large objects to be read from the disk, */
     uint32_t large_queued[3], large_busy; /* so many of them, and being read */
-    struct queue lru;  /* head = most recent */
+    struct queue lru;                     /* head = most recent */
     struct queue keep; /* ENT_READY, pinned for it: to be written to the disk (keep.c) */
     uint64_t lru_bytes, promised, hint_spine;
     struct ram ram;

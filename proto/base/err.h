@@ -27,7 +27,8 @@
     X(ERR_CANCELLED, "cancelled")         \
     X(ERR_TIMEOUT, "timed out")           \
     X(ERR_NUMERIC, "not a finite number") \
-    X(ERR_REFUSED, "not allowed")
+    X(ERR_REFUSED, "not allowed")         \
+    X(ERR_RECEIPT, "a receipt differs")
 
 enum err_code {
 #define ERR_ENUM(n, t) n,

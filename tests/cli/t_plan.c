@@ -142,12 +142,34 @@ static void limits(void **state)
     assert_true(spine_before < 1000 && ram_before < 1000);
 }
 
+/* How much of a prompt at a time: by memory, within bounds, or as told. */
+static void test_chunk(void **state)
+{
+    (void)state;
+    struct compute_opts o = {.threads = {0, false}};
+    struct plan p = {.spine_bytes = 4000, .spine_budget = UINT64_MAX, .ram_budget = 12000};
+    plan_chunk(&p, &o, 1000);
+    assert_int_equal(p.chunk, PLAN_CHUNK_LEAST);
+    assert_int_equal(p.chunk_bytes, 1000 * PLAN_CHUNK_LEAST);
+    plan_chunk(&p, &o, 10); /* 1000 bytes are room for 100 tokens */
+    assert_int_equal(p.chunk, 96);
+    assert_non_null(strstr(p.chunk_why, "a sixteenth"));
+    p.ram_budget = UINT64_MAX;
+    plan_chunk(&p, &o, 10);
+    assert_int_equal(p.chunk, PLAN_CHUNK_MOST);
+    o.chunk.v = 7;
+    o.chunk.set = true;
+    plan_chunk(&p, &o, 10);
+    assert_int_equal(p.chunk, 7);
+    assert_string_equal(p.chunk_why, "given by --prefill-chunk");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(t_default),        cmocka_unit_test(t_given),
         cmocka_unit_test(t_unknown_memory), cmocka_unit_test(spine_forms),
-        cmocka_unit_test(limits),
+        cmocka_unit_test(limits),           cmocka_unit_test(test_chunk),
     };
     return cmocka_run_group_tests_name("plan", tests, setup, teardown);
 }

@@ -47,8 +47,8 @@ static void go(const struct rig_opts *o, struct outcome *out)
     store_get_stats(r.st, &out->st);
     const struct model_config *c = infer_config(r.f);
     assert_int_equal(model_expert_layout(r.m)->size, EXPERT);
-    if (out->a.layers) { /* each MoE layer but the first, of every call with one row */
-        uint64_t each = c->n_layers - 1 - c->first_dense;
+    if (out->a.layers) { /* each MoE layer, of every call with one row */
+        uint64_t each = c->n_layers - c->first_dense;
         assert_int_equal(out->a.layers % each, 0);
         assert_int_equal(out->a.guessed, out->a.layers * c->topk);
         assert_int_equal(out->a.chosen, out->a.layers * c->topk);

@@ -8,6 +8,7 @@
 #ifndef SHOAL_TESTS_SIM_H
 #define SHOAL_TESTS_SIM_H
 
+#include "node/cli/plot.h"
 #include "peer/place.h"
 
 #include <stdio.h>
@@ -67,16 +68,5 @@ uint64_t sim_budgets(const struct sim *s);
 uint64_t sim_model(const struct sim *s);
 uint64_t sim_held(const struct sim *s,
                   unsigned copies); /* bytes that at least so many nodes hold */
-
-/* ---- plots ---- */
-
-struct plot_line {
-    const char *name;
-    const double *x, *y;
-    size_t n;
-};
-/* Lines with points and a legend; log_x: powers of two. Nonzero: it could not be written. */
-int plot_write(const char *path, const char *title, const char *x_name, const char *y_name,
-               bool log_x, const struct plot_line *lines, size_t n);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * plot.c: lines in an SVG file, with nothing but printf. */
-#include "sim/sim.h"
+#include "node/cli/plot.h"
 
-#include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 
 #define W 760.0
 #define H 440.0
