@@ -9,6 +9,24 @@
 
 #define LEASE_AGAIN_MS 200 /* nobody wants it here just now; whoever waits may ask anew */
 
+static void say_second(struct fetch *f, const struct flight *fl)
+{
+    if (f->o.storage->put_second) {
+        f->o.storage->put_second(f->o.storage_ctx, fl->key);
+    }
+}
+
+static bool is_elsewhere(const struct fetch *f, const struct flight *fl)
+{
+    for (uint32_t i = 0; i < f->slots; i++) {
+        const struct source *s = f->peer[i];
+        if (s && s->rec->banned_until <= f->now && have_test(&s->have, fl->key)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 int flight_begin(struct fetch *f, struct flight *fl)
 {
     struct err e = {0};
@@ -20,6 +38,9 @@ int flight_begin(struct fetch *f, struct flight *fl)
                    ? 0
                    : err_set(&e, ERR_BUSY, "no memory for its list of chunks");
     if (!code) {
+        if (is_elsewhere(f, fl)) {
+            say_second(f, fl);
+        }
         code = f->o.storage->put_begin(f->o.storage_ctx, fl->key, fl->size, &fl->put, &e);
     }
     if (code) {
@@ -260,6 +281,9 @@ void flight_chunk(struct fetch *f, struct flight *fl, uint32_t i, const uint8_t 
 {
     struct fchunk *c = &fl->c[i];
     struct err e = {0};
+    if (fl->left_chunks == fl->n && (m != FETCH_NOBODY || is_elsewhere(f, fl))) {
+        say_second(f, fl); /* the room for it is made with its first chunk */
+    }
     int code = f->o.storage->put_chunk(f->o.storage_ctx, fl->put, i, p, n, c->sha, &e);
     if (code) {
         flight_end(f, fl, code, "%s", e.msg);

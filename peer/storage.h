@@ -109,6 +109,11 @@ struct storage_ops {
      * most STORAGE_WORDS_MAX; none: it cannot be said. */
     void (*put_words)(void *ctx, struct storage_put *put, const uint8_t (*ids)[SHA256_SIZE],
                       size_t n);
+
+    /* An object that is under way: another member holds it, or downloads it for all. Said before
+     * put_begin or before the first chunk that shows it; may be said again. What has its only copy
+     * here need not make room for such a one. May be NULL. */
+    void (*put_second)(void *ctx, struct object_key k);
 };
 #define STORAGE_WORDS_MAX 4
 

@@ -117,8 +117,8 @@ bool homes_want(struct homes *h, uint32_t o, int how, const struct key_id *of)
         }
     }
     pthread_mutex_unlock(&h->mu);
-    if (ok && how != HOMES_COPY) { /* nobody else has it, or who has it gives it up */
-        store_rank(h->st, h->ids[o], PLACE_LAST);
+    if (ok) { /* it comes into room that is there; if that has gone, no last copy goes for it */
+        store_rank_coming(h->st, h->ids[o], PLACE_SPARE);
     }
     if (ok && store_wants_add(h->wants, o, h->ids[o], STORE_BACKGROUND, &e)) {
         pthread_mutex_lock(&h->mu);
@@ -149,7 +149,7 @@ void homes_ended(struct homes *h, uint32_t o, int code)
     pthread_mutex_lock(&h->mu);
     int how = h->flying[o];
     int kind = how == HOMES_ACCEPTED ? HOMES_TAKEN_OVER : HOMES_ARRIVED;
-    kind = code ? HOMES_FAILED : kind;
+    kind = code == ERR_FULL ? HOMES_NO_ROOM : code ? HOMES_FAILED : kind;
     h->n_flying--;
     count(h, how, h->obj[o].size, code);
     h->arrived = true;
@@ -184,7 +184,7 @@ bool homes_warming(struct homes *h)
 /* Where everything belongs, as far as it concerns this node. */
 static void plan(struct homes *h)
 {
-    uint64_t now = clock_ns();
+    uint64_t now = clock_ns(), began = clock_thread_ns();
     uint64_t pause = h->plan_cost * HOMES_SHARE;
     pause = pause > HOMES_PLAN_MS * MS_NS ? pause : HOMES_PLAN_MS * MS_NS;
     if (h->planned_at && now - h->planned_at < pause) {
@@ -213,7 +213,7 @@ static void plan(struct homes *h)
     }
     place_free(&p);
     h->planned_at = clock_ns();
-    h->plan_cost = h->planned_at - now;
+    h->plan_cost = clock_thread_ns() - began;
 }
 
 /* Who fetches a spine object for all when nobody has it: the first in order. */
@@ -231,6 +231,21 @@ static bool first_for(const struct homes *h, uint32_t o)
     return true;
 }
 
+/* Is there room for one expert more than are under way, without a copy that no other member has
+ * going for it? Else it would be fetched for nothing. */
+static bool room_for_one(const struct homes *h)
+{
+    const struct homes_member *me = &h->m[0];
+    uint32_t ids[2 * HOMES_AT_ONCE + 1];
+    unsigned n = h->n_flying + 1;
+    if (me->used + n * h->expert <= me->budget) {
+        return true;
+    }
+    uint64_t room = me->budget > me->used ? (me->budget - me->used) / h->expert : 0;
+    n = n < 2 * HOMES_AT_ONCE + 1 ? n : 2 * HOMES_AT_ONCE + 1;
+    return room + store_oldest(h->st, PLACE_SPARE, ids, n) >= n;
+}
+
 static void try_one(struct homes *h, uint32_t o, unsigned level, bool warm, uint64_t now)
 {
     const struct homes_member *me = &h->m[0];
@@ -243,10 +258,10 @@ static void try_one(struct homes *h, uint32_t o, unsigned level, bool warm, uint
     bool spine = o >= h->n_experts;
     if (homes_holder(h, o)) {
         uint64_t coming = (uint64_t)(h->n_flying + 1) * h->expert; /* about: it is checked again */
-        if (spine || level == 1 || me->used + coming <= me->budget) {
+        if (spine || (level == 1 ? room_for_one(h) : me->used + coming <= me->budget)) {
             homes_want(h, o, HOMES_COPY, NULL);
         }
-    } else if (warm && level == 1 && (!spine || first_for(h, o))) {
+    } else if (warm && level == 1 && (spine ? first_for(h, o) : room_for_one(h))) {
         homes_want(h, o, HOMES_WARM, NULL);
     }
 }
@@ -390,7 +405,7 @@ static uint64_t pause_ns(const struct homes *h)
 
 bool homes_step(struct homes *h)
 {
-    uint64_t now = clock_ns();
+    uint64_t now = clock_ns(), began = clock_thread_ns();
     bool due = !h->round_at || now - h->round_at >= pause_ns(h);
     if (!due && !h->arrived) {
         return false;
@@ -401,7 +416,7 @@ bool homes_step(struct homes *h)
     if (due) {
         one_round(h);
         h->round_at = clock_ns();
-        h->round_cost = h->round_at - now;
+        h->round_cost = clock_thread_ns() - began;
     } else {
         next_ones(h);
     }

@@ -31,11 +31,15 @@
 #define HOMES_KEEP_MS 600000    /* what we said Kept for is not given up */
 #define HOMES_RELEASE_MS 300000 /* what another said Kept for may go */
 #define HOMES_OFFER_MS 30000    /* until an offer is made again */
-#define HOMES_FAIL_MS 30000     /* until what failed is tried again */
-#define HOMES_STOCK 8           /* experts that may go at once: offers begin below it */
-#define HOMES_SETTLE_MS 3000    /* after somebody came, said what it holds, or went */
-#define HOMES_POWER_MS 10000    /* between two questions to the system about the battery */
-#define HOMES_NOTES_MAX 4096    /* offers and answers that wait */
+#define HOMES_BACK_MS \
+    5000 /* until a copy is given back again; offers so near to each other cross */
+#define HOMES_FAIL_MS 30000  /* until what failed is tried again */
+#define HOMES_FULL_MS 2000   /* the same when the disk was full */
+#define HOMES_STOCK 8        /* experts that may go at once: offers begin below it */
+#define HOMES_SETTLE_MS 3000 /* after somebody came, said what it holds, or went */
+#define HOMES_WAS_MS 20000   /* until all have heard of a budget that has changed */
+#define HOMES_POWER_MS 10000 /* between two questions to the system about the battery */
+#define HOMES_NOTES_MAX 4096 /* offers and answers that wait */
 
 struct homes_member {
     struct key_id id;
@@ -45,6 +49,8 @@ struct homes_member {
     bool speaks; /* connected, and knows of homes */
     bool may_background;
     uint64_t budget, used, since; /* the last: of the connection, mesh_place.h */
+    uint64_t told, was;           /* budget as it was told to the others, and before that */
+    uint64_t was_until;           /* clock_ns: until then some may not know of `told` */
     int64_t seen;                 /* wall-clock second */
     uint8_t *held;                /* [n_all] bits, owned; never NULL */
 };
@@ -74,8 +80,9 @@ struct homes {
     struct homes_member *m; /* [0] is this node */
     size_t n_m;
     struct place_member pm[PLACE_MEMBERS_MAX];
-    struct place_scores scores;
-    uint8_t *ranks;                                                  /* [n_ids] */
+    struct place_scores scores, scores_were; /* with budgets as told; as they were told before */
+    uint64_t was_until;                      /* the second count, too */
+    uint8_t *ranks;                          /* [n_ids] */
     uint64_t *kept_until, *released_until, *offered_at, *not_before; /* [n_all], clock_ns */
     uint64_t *offered_to; /* [n_all]: the first bytes of whose id; a Kept of others says nothing */
     struct place_new *due;
@@ -107,7 +114,14 @@ struct homes {
     json_t *report; /* made by the thread */
 };
 enum { HOMES_COPY = 1, HOMES_WARM, HOMES_ACCEPTED, HOMES_LANDED }; /* the last: not under way */
-enum { HOMES_OFFERED, HOMES_KEPT, HOMES_ARRIVED, HOMES_TAKEN_OVER, HOMES_FAILED }; /* notes */
+enum {
+    HOMES_OFFERED,
+    HOMES_KEPT,
+    HOMES_ARRIVED,
+    HOMES_TAKEN_OVER,
+    HOMES_FAILED,
+    HOMES_NO_ROOM
+}; /* notes */
 
 static inline bool homes_bit(const uint8_t *bits, uint32_t i)
 {

@@ -3,8 +3,11 @@
  *
  * Two that hold the same object could both take their copy for the one that may go, when each
  * believes the other. So a home copy goes only after another has said Kept for it, and a last copy
- * only after another has fetched it. Who said so treats its own as a home copy for ten minutes, and
- * whoever heard it may let its copy go for five. */
+ * only after another has fetched it. Who said so treats its own as a last copy for ten minutes, and
+ * whoever heard it may let its copy go for five.
+ *
+ * While the coverage is completed the plan counts with the room of what is not the home copy; who
+ * keeps such a one because it has said Kept gives it back to the one with the home copy. */
 #include "node/daemon/homes_int.h"
 
 #include "proto/base/clock.h"
@@ -21,7 +24,8 @@
 static bool crossed(const struct homes *h, const struct homes_note *x)
 {
     return h->offered_at[x->o] && h->offered_to[x->o] == num_get_le64(x->from.b) &&
-           clock_ns() - h->offered_at[x->o] < HOMES_OFFER_MS * MS_NS &&
+           !h->released_until[x->o] && /* else it has said Kept, and gives it back now */
+           clock_ns() - h->offered_at[x->o] < HOMES_BACK_MS * MS_NS &&
            memcmp(x->from.b, h->m[0].id.b, sizeof x->from.b) < 0;
 }
 
@@ -29,8 +33,8 @@ static bool crossed(const struct homes *h, const struct homes_note *x)
 static void keep(struct homes *h, uint32_t o, const struct key_id *to)
 {
     h->kept_until[o] = clock_ns() + HOMES_KEEP_MS * MS_NS;
-    h->released_until[o] = 0;
-    if (store_rank(h->st, h->ids[o], PLACE_HOME) &&
+    h->released_until[o] = h->offered_at[o] = 0;
+    if (store_rank(h->st, h->ids[o], PLACE_LAST) &&
         !mesh_place_kept(h->mesh, to, &h->obj[o].key, 1)) {
         pthread_mutex_lock(&h->mu);
         h->c.kept++;
@@ -103,7 +107,8 @@ void homes_take_notes(struct homes *h)
             arrived(h, v[i].o);
             break;
         default:
-            h->not_before[v[i].o] = clock_ns() + HOMES_FAIL_MS * MS_NS;
+            h->not_before[v[i].o] =
+                clock_ns() + (v[i].kind == HOMES_NO_ROOM ? HOMES_FULL_MS : HOMES_FAIL_MS) * MS_NS;
             break;
         }
         pthread_mutex_lock(&h->mu);
@@ -162,7 +167,7 @@ static uint64_t offer_rank(struct homes *h, enum place_rank rank, uint64_t need,
     unsigned made = 0;
     for (size_t i = 0; i < n && need; i++) {
         uint32_t o = h->number[ids[i]];
-        if (o >= h->n_experts || (rank == PLACE_HOME && h->kept_until[o] > now)) {
+        if (o >= h->n_experts || (h->kept_until[o] > now && homes_holder(h, o))) {
             continue; /* the second: somebody lets its copy go because we said Kept */
         }
         if (h->offered_at[o] && now - h->offered_at[o] < HOMES_OFFER_MS * MS_NS) {
@@ -182,6 +187,23 @@ static uint64_t offer_rank(struct homes *h, enum place_rank rank, uint64_t need,
         }
     }
     return need;
+}
+
+/* What is kept here for one that has the home copy: that one is to keep it again. */
+static void give_back(struct homes *h, uint64_t need, uint64_t now)
+{
+    for (uint32_t o = 0; o < h->n_experts && need; o++) {
+        if (h->kept_until[o] <= now || !homes_bit(h->m[0].held, o) ||
+            place_rank_of(&h->scores, h->pm, h->n_m, 0, o, h->obj[o].key) != PLACE_SPARE) {
+            continue;
+        }
+        if (h->offered_at[o] && now - h->offered_at[o] < HOMES_BACK_MS * MS_NS) {
+            need--;
+            continue;
+        }
+        const struct homes_member *x = homes_holder(h, o);
+        need -= x && x->speaks && offer(h, o, x, now);
+    }
 }
 
 void homes_offer(struct homes *h)
@@ -204,7 +226,11 @@ void homes_offer(struct homes *h)
     if (room >= stock) {
         return;
     }
-    uint64_t need = offer_rank(h, PLACE_HOME, stock - room, now);
+    bool warm = homes_warming(h) && h->n_open && me->used <= me->budget;
+    if (warm) {
+        give_back(h, stock - room, now);
+    }
+    uint64_t need = warm ? stock - room : offer_rank(h, PLACE_HOME, stock - room, now);
     need = need ? offer_rank(h, PLACE_ABSENT, need, now) : 0;
     if (need) {
         offer_rank(h, PLACE_LAST, need, now);

@@ -180,8 +180,9 @@ static uint64_t apart(uint64_t a, uint64_t b)
 static void tell(struct homes *h)
 {
     const struct homes_member *me = &h->m[0];
+    uint64_t slack = homes_warming(h) ? 0 : h->told_budget / 64; /* then all are to plan alike */
     if (h->told && h->told_background == h->may_background &&
-        apart(me->budget, h->told_budget) <= h->told_budget / 64 &&
+        apart(me->budget, h->told_budget) <= slack &&
         apart(me->used, h->told_used) <= h->told_budget / 64) {
         return;
     }
@@ -191,6 +192,37 @@ static void tell(struct homes *h)
     h->told_background = h->may_background;
     h->told_budget = me->budget;
     h->told_used = me->used;
+}
+
+/* By which budgets the copies of an object are ordered: what every member knows. This node's own,
+ * too, counts as it was told: else two could each take the other's copy for the home copy. */
+static void order_by(struct homes *h)
+{
+    const uint8_t *root = model_root(store_model(h->st));
+    struct place_member now[PLACE_MEMBERS_MAX];
+    uint64_t t = clock_ns();
+    h->was_until = 0;
+    memcpy(now, h->pm, h->n_m * sizeof *now);
+    for (size_t i = 0; i < h->n_m; i++) {
+        struct homes_member *x = &h->m[i];
+        uint64_t told = i ? x->budget : h->told_budget;
+        if (told != x->told) {
+            x->was = x->was_until > t ? x->was : x->told;
+            x->was_until = x->was ? t + HOMES_WAS_MS * MS_NS : 0; /* 0: nobody went by it */
+            x->told = told;
+        }
+        now[i].budget = told;
+    }
+    place_scores(&h->scores, root, now, h->n_m);
+    for (size_t i = 0; i < h->n_m; i++) {
+        const struct homes_member *x = &h->m[i];
+        bool was = x->was_until > t;
+        now[i].budget = was ? x->was : x->told;
+        h->was_until = was && x->was_until > h->was_until ? x->was_until : h->was_until;
+    }
+    if (h->was_until) {
+        place_scores(&h->scores_were, root, now, h->n_m);
+    }
 }
 
 int homes_look(struct homes *h, struct err *e)
@@ -216,7 +248,7 @@ int homes_look(struct homes *h, struct err *e)
         h->pm[i].present = x->connected && (i == 0 || x->speaks);
         h->pm[i].held = x->held;
     }
-    place_scores(&h->scores, model_root(store_model(h->st)), h->pm, h->n_m);
+    order_by(h);
     return r;
 }
 
@@ -250,13 +282,14 @@ struct homes_member *homes_holder(struct homes *h, uint32_t o)
     return best;
 }
 
-/* Would this node be the one to download it for all (by lease, or because it warms)? Then the
- * others get it of this node, and it is here that it stays. */
+/* Would this node be the one to download it for all by lease? Then the others get it of this node,
+ * and it is here that it stays. What it warms or takes over comes into room that is there, by plan:
+ * if that has gone meanwhile, no last copy goes for it. */
 static bool downloads(const struct homes *h, uint32_t o)
 {
     uint64_t mine = order_score_of(&h->scores.seed[0], h->obj[o].key);
     if (h->flying[o] == HOMES_WARM || h->flying[o] == HOMES_ACCEPTED) {
-        return true;
+        return false;
     }
     for (size_t i = 1; i < h->n_m; i++) {
         if (h->m[i].speaks && order_before(order_score_of(&h->scores.seed[i], h->obj[o].key),
@@ -286,6 +319,17 @@ static bool released(struct homes *h, uint32_t o, uint64_t now)
     return there;
 }
 
+/* A budget that has changed changes whose copy is the home copy; until all know of it some go by
+ * the old one. So a copy is spare only if it is by both. */
+static enum place_rank rank_of(const struct homes *h, uint32_t o, uint64_t now)
+{
+    enum place_rank r = place_rank_of(&h->scores, h->pm, h->n_m, 0, o, h->obj[o].key);
+    if (r == PLACE_SPARE && h->was_until > now) {
+        r = place_rank_of(&h->scores_were, h->pm, h->n_m, 0, o, h->obj[o].key);
+    }
+    return r;
+}
+
 void homes_rank(struct homes *h)
 {
     uint64_t now = clock_ns();
@@ -296,15 +340,14 @@ void homes_rank(struct homes *h)
     memset(h->ranks, UINT8_MAX, h->n_ids);
     pthread_mutex_lock(&h->mu); /* flying */
     for (uint32_t o = 0; o < h->n_experts; o++) {
-        enum place_rank r = place_rank_of(&h->scores, h->pm, h->n_m, 0, o, h->obj[o].key);
+        enum place_rank r = rank_of(h, o, now);
         bool free = released(h, o, now);
-        if (r == PLACE_HOME && free) {
+        if (!homes_bit(h->m[0].held, o)) { /* what may go for it when it comes */
+            r = r >= PLACE_ABSENT && downloads(h, o) ? r : PLACE_SPARE; /* or others have it, too */
+        } else if (h->kept_until[o] > now) {
+            r = PLACE_LAST; /* who asked for that may have none any more */
+        } else if (r == PLACE_HOME && free) {
             r = PLACE_SPARE;
-        } else if (r == PLACE_SPARE && h->kept_until[o] > now) {
-            r = PLACE_HOME;
-        }
-        if (r >= PLACE_ABSENT && !homes_bit(h->m[0].held, o) && !downloads(h, o)) {
-            r = PLACE_SPARE; /* if it comes, another member has it, too */
         }
         h->ranks[h->ids[o]] = (uint8_t)r;
     }

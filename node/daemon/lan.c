@@ -315,6 +315,11 @@ static int sto_put_begin(void *ctx, struct object_key k, uint64_t size, struct s
     return store_storage_ops.put_begin(((struct lan *)ctx)->st, k, size, put, e);
 }
 
+static void sto_put_second(void *ctx, struct object_key k)
+{
+    store_storage_ops.put_second(((struct lan *)ctx)->st, k);
+}
+
 static int sto_put_chunk(void *ctx, struct storage_put *put, uint32_t chunk, const uint8_t *p,
                          size_t n, const uint8_t sha[SHA256_SIZE], struct err *e)
 {
@@ -341,6 +346,7 @@ static void sto_put_words(void *ctx, struct storage_put *put, const uint8_t (*id
 static const struct storage_ops lan_storage = {
     .expect = sto_expect,
     .put_words = sto_put_words,
+    .put_second = sto_put_second,
     .size = sto_size,
     .have = sto_have,
     .digests = sto_digests,

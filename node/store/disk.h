@@ -215,6 +215,8 @@ size_t disk_adopted(struct disk *d, struct disk_adopted *out, size_t max);
 int disk_ranks(struct disk *d, const uint8_t *rank, uint8_t most);
 /* Of one object; is it on disk? */
 bool disk_rank(struct disk *d, uint32_t id, uint8_t rank);
+/* Of one that may come: what it may push out. Nothing when it is present. */
+void disk_rank_coming(struct disk *d, uint32_t id, uint8_t rank);
 /* Experts on disk of that rank that are not wanted now, longest unused first. */
 size_t disk_oldest(struct disk *d, uint8_t rank, uint32_t *ids, size_t max);
 /* The budget (0: none) and the floor from now on; what is over them leaves by disk_trim. */
@@ -262,13 +264,16 @@ bool disk_has_partial(struct disk *d, uint32_t id);
  * are good, verified, and copied to `ram` when that is not NULL. ERR_FULL: no room by budget, floor
  * or volume. */
 int disk_begin(struct disk *d, uint32_t id, uint8_t *ram, struct disk_file **out, struct err *e);
+/* The same where another may hold the object, too: with ranks, only what has rank 0 makes room. */
+int disk_begin_second(struct disk *d, uint32_t id, struct disk_file **out, struct err *e);
 /* Chunk f->done, whose sum the caller has computed. */
 int disk_chunk(struct disk *d, struct disk_file *f, const void *p, size_t n,
                const struct chunk_sum *s, struct err *e);
 /* For chunks that come in any order and from anybody. Those of our own download (`proven`) get a
  * record, and a later disk_begin or disk_begin_loose takes them up; others are of no use before all
- * are there. */
-int disk_begin_loose(struct disk *d, uint32_t id, struct disk_file **out, struct err *e);
+ * are there. second: another member holds it or gets it, too, as in disk_begin_second. */
+int disk_begin_loose(struct disk *d, uint32_t id, bool second, struct disk_file **out,
+                     struct err *e);
 int disk_chunk_at(struct disk *d, struct disk_file *f, uint32_t chunk, const void *p, size_t n,
                   const struct chunk_sum *s, bool proven, struct err *e);
 /* A proven chunk of an earlier time: verified, with its SHA-256. False: there is none (any more).

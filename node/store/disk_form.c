@@ -273,7 +273,7 @@ int disk_convert(struct disk *d, uint32_t id, bool packed, struct err *e)
     pthread_mutex_lock(&d->mu);
     const struct digest *dg = d->it[id].digest;
     bool own = d->it[id].own && packed_may(o), same = (d->it[id].packed != 0) == packed;
-    int r = own && !same ? disk_room(d, id, most, e) : 0;
+    int r = own && !same ? disk_room(d, id, most, false, e) : 0;
     pthread_mutex_unlock(&d->mu);
     if (!own || same) {
         return own ? 0 : err_set(e, ERR_NOTFOUND, "%s has one form only here", name);

@@ -91,7 +91,7 @@ void disk_order_all(struct disk *d); /* the same for all */
 /* Bytes have been written to the cache; without mu. */
 void disk_wrote(struct disk *d, uint64_t bytes);
 /* With mu: reserve `size` bytes of budget and volume for an object, evicting for it. */
-int disk_room(struct disk *d, uint32_t id, uint64_t size, struct err *e);
+int disk_room(struct disk *d, uint32_t id, uint64_t size, bool second, struct err *e);
 /* With mu: presence, or what is on record; noted for disk_changes. */
 void disk_note(struct disk *d, uint32_t id);
 void disk_set_digest(struct disk *d, uint32_t id, struct digest *dg);

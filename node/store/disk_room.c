@@ -81,16 +81,19 @@ static bool evict_one(struct disk *d, unsigned most)
 }
 
 /* What may leave for this object: nothing that is worth more than itself, and nothing above the
- * limit, which does not count for the spine. */
-static unsigned most_for(const struct disk *d, uint32_t id)
+ * limit, which does not count for the spine. For a second copy nothing but what is one, too. */
+static unsigned most_for(const struct disk *d, uint32_t id, bool second)
 {
     if (!d->rank || model_object(d->o.m, id)->kind != MODEL_EXPERT) {
         return UINT8_MAX;
     }
+    if (second) {
+        return 0;
+    }
     return d->rank[id] < d->rank_most ? d->rank[id] : d->rank_most;
 }
 
-int disk_room(struct disk *d, uint32_t id, uint64_t size, struct err *e)
+int disk_room(struct disk *d, uint32_t id, uint64_t size, bool second, struct err *e)
 {
     bool partials_gone = false, quarantine_gone = false;
     if (d->n_stale) {
@@ -115,7 +118,7 @@ int disk_room(struct disk *d, uint32_t id, uint64_t size, struct err *e)
         } else if (!partials_gone && d->partial_bytes) {
             drop_partials(d);
             partials_gone = true;
-        } else if (!evict_one(d, most_for(d, id))) {
+        } else if (!evict_one(d, most_for(d, id, second))) {
             if (budget) {
                 return err_set(e, ERR_FULL, "the cache's budget of %llu bytes is used up%s",
                                (unsigned long long)d->o.budget,
@@ -160,6 +163,15 @@ bool disk_rank(struct disk *d, uint32_t id, uint8_t rank)
     bool present = d->it[id].present;
     pthread_mutex_unlock(&d->mu);
     return present;
+}
+
+void disk_rank_coming(struct disk *d, uint32_t id, uint8_t rank)
+{
+    pthread_mutex_lock(&d->mu);
+    if (d->rank && !d->it[id].present) {
+        d->rank[id] = rank;
+    }
+    pthread_mutex_unlock(&d->mu);
 }
 
 size_t disk_oldest(struct disk *d, uint8_t rank, uint32_t *ids, size_t max)

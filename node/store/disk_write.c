@@ -88,8 +88,8 @@ static void read_records(struct disk_file *f, uint32_t n)
     }
 }
 
-static int begin(struct disk *d, uint32_t id, bool loose, uint8_t *ram, struct disk_file **out,
-                 struct err *e)
+static int begin(struct disk *d, uint32_t id, bool loose, bool second, uint8_t *ram,
+                 struct disk_file **out, struct err *e)
 {
     *out = NULL;
     uint64_t size = model_object(d->o.m, id)->size;
@@ -116,7 +116,7 @@ static int begin(struct disk *d, uint32_t id, bool loose, uint8_t *ram, struct d
         it->partial_bytes = 0;
         d->n_stale -= it->litter; /* it is begun anew */
         it->litter = false;
-        r = disk_room(d, id, size, e);
+        r = disk_room(d, id, size, second, e);
         if (!r) {
             f->reserved = size;
         }
@@ -157,12 +157,18 @@ static int begin(struct disk *d, uint32_t id, bool loose, uint8_t *ram, struct d
 
 int disk_begin(struct disk *d, uint32_t id, uint8_t *ram, struct disk_file **out, struct err *e)
 {
-    return begin(d, id, false, ram, out, e);
+    return begin(d, id, false, false, ram, out, e);
 }
 
-int disk_begin_loose(struct disk *d, uint32_t id, struct disk_file **out, struct err *e)
+int disk_begin_second(struct disk *d, uint32_t id, struct disk_file **out, struct err *e)
 {
-    return begin(d, id, true, NULL, out, e);
+    return begin(d, id, false, true, NULL, out, e);
+}
+
+int disk_begin_loose(struct disk *d, uint32_t id, bool second, struct disk_file **out,
+                     struct err *e)
+{
+    return begin(d, id, true, second, NULL, out, e);
 }
 
 static bool has_record(const struct disk_file *f, uint32_t i)

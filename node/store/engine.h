@@ -52,6 +52,7 @@ struct entry {
     bool past_mirrors; /* one gave other bytes than are on record: this request asks the origin */
     bool taken_back;   /* READY and pinned: it leaves with its last holder */
     bool large;        /* ENT_QUEUED in `large`, or taken from there and ENT_BUSY */
+    bool second;       /* as it came, another member held it or downloaded it for all */
     bool publishing;   /* its file is in the publisher's queue */
     bool bad;          /* taken_back, since its bytes do not count any more (used.c) */
     bool doomed;       /* the same, before it was READY: it is fetched again */

@@ -74,7 +74,10 @@ static void open_file(struct store *st, struct storage_put *p)
     struct err e = {0};
     if (!p->begun) {
         p->begun = true;
-        if (p->use_disk && disk_begin_loose(st->disk, p->in->id, &p->f, &e)) {
+        pthread_mutex_lock(&st->mu);
+        bool second = p->in->en->second;
+        pthread_mutex_unlock(&st->mu);
+        if (p->use_disk && disk_begin_loose(st->disk, p->in->id, second, &p->f, &e)) {
             no_file(st, p, &e);
         }
     }
@@ -343,6 +346,7 @@ void in_start(struct store *st, struct entry *en)
     in->en = en;
     in->id = eng_id(st, en);
     in->up_no = st->up_no;
+    en->second = false;
     en->in = in;
     en->state = ENT_ORIGIN;
     st->up.fetch(st->up.ctx, in->id, (enum store_prio)en->prio);

@@ -89,6 +89,7 @@ int in_put_begin(struct store *st, uint32_t id, uint64_t size, struct storage_pu
                  struct err *e);
 int in_put_chunk(struct store *st, struct storage_put *p, uint32_t chunk, const uint8_t *bytes,
                  size_t n, const uint8_t sha[SHA256_SIZE], struct err *e);
+void in_second(struct store *st, uint32_t id);
 void in_put_words(struct store *st, struct storage_put *p, const uint8_t (*ids)[SHA256_SIZE],
                   size_t n);
 int in_put_end(struct store *st, struct storage_put *p, int code, enum basis b,

@@ -138,6 +138,15 @@ int in_put_chunk(struct store *st, struct storage_put *p, uint32_t chunk, const 
     return 0;
 }
 
+void in_second(struct store *st, uint32_t id)
+{
+    pthread_mutex_lock(&st->mu);
+    if (st->ent[id].in) {
+        st->ent[id].second = true;
+    }
+    pthread_mutex_unlock(&st->mu);
+}
+
 void in_put_words(struct store *st, struct storage_put *p, const uint8_t (*ids)[SHA256_SIZE],
                   size_t n)
 {

@@ -29,11 +29,11 @@ void keep_start(struct store *st, struct entry *en)
 }
 
 /* Without mu. */
-static int write_out(struct store *st, uint32_t id, const struct ram_slot *s, struct disk_file **f,
-                     struct err *e)
+static int write_out(struct store *st, uint32_t id, bool second, const struct ram_slot *s,
+                     struct disk_file **f, struct err *e)
 {
     uint32_t n = chunk_count(s->size);
-    int r = disk_begin(st->disk, id, NULL, f, e);
+    int r = second ? disk_begin_second(st->disk, id, f, e) : disk_begin(st->disk, id, NULL, f, e);
     while (!r && (*f)->done < n) {
         size_t len = chunk_len(s->size, (*f)->done);
         const uint8_t *p = s->p + (size_t)(*f)->done * CHUNK_SIZE;
@@ -60,8 +60,9 @@ bool keep_next(struct store *st)
     int r = ERR_CANCELLED;
     eng_list_cut(&st->keep, en);
     if (!st->closing) {
+        bool second = en->second;
         pthread_mutex_unlock(&st->mu);
-        r = write_out(st, eng_id(st, en), en->slot, &f, &e);
+        r = write_out(st, eng_id(st, en), second, en->slot, &f, &e);
         if (r == ERR_DIGEST) {
             eng_log(st, "%s; it is fetched again when it is wanted", e.msg);
         } else if (r) {

@@ -474,6 +474,15 @@ static int op_put_begin(void *ctx, struct object_key k, uint64_t size, struct st
                             : in_put_begin(st, id, size, put, e);
 }
 
+static void op_put_second(void *ctx, struct object_key k)
+{
+    struct store *st = ctx;
+    uint32_t id = store_key_id(st, k);
+    if (id != MODEL_NONE) {
+        in_second(st, id);
+    }
+}
+
 static int op_put_chunk(void *ctx, struct storage_put *put, uint32_t chunk, const uint8_t *p,
                         size_t n, const uint8_t sha[SHA256_SIZE], struct err *e)
 {
@@ -502,6 +511,7 @@ static void op_put_words(void *ctx, struct storage_put *put, const uint8_t (*ids
 const struct storage_ops store_storage_ops = {
     .expect = op_expect,
     .put_words = op_put_words,
+    .put_second = op_put_second,
     .size = op_size,
     .have = op_have,
     .digests = op_digests,
@@ -522,6 +532,13 @@ int store_ranks(struct store *st, const uint8_t *rank, uint8_t most)
 bool store_rank(struct store *st, uint32_t id, uint8_t rank)
 {
     return st->disk && id < st->n_ent && disk_rank(st->disk, id, rank);
+}
+
+void store_rank_coming(struct store *st, uint32_t id, uint8_t rank)
+{
+    if (st->disk && id < st->n_ent) {
+        disk_rank_coming(st->disk, id, rank);
+    }
 }
 
 size_t store_oldest(struct store *st, uint8_t rank, uint32_t *ids, size_t max)

@@ -115,6 +115,8 @@ void store_origin_measured(struct store *st, bool *up, double *bytes_s, double *
 int store_ranks(struct store *st, const uint8_t *rank, uint8_t most);
 /* Of one object; is it on disk? */
 bool store_rank(struct store *st, uint32_t id, uint8_t rank);
+/* Of one that may come; nothing happens when it is on disk. */
+void store_rank_coming(struct store *st, uint32_t id, uint8_t rank);
 /* Experts on disk of that rank, not wanted now, longest unused first. */
 size_t store_oldest(struct store *st, uint8_t rank, uint32_t *ids, size_t max);
 struct store_space {

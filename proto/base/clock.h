@@ -7,5 +7,8 @@
 
 uint64_t clock_ns(void); /* nanoseconds from an arbitrary start; never goes back */
 double clock_s(void);    /* the same in seconds */
+/* Of the processor, that the calling thread has used: what it costs, however busy the machine is.
+ */
+uint64_t clock_thread_ns(void);
 
 #endif

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define EXACT_S 1500 /* warming is over by then */
+
 /* ---- members ---- */
 
 /* Asked in a step of one member, which is the one. */
@@ -163,7 +165,7 @@ static void run_event(const struct event *e)
             homes_step(m->h);
             pthread_mutex_unlock(&m->h->mu);
             struct event t = *e;
-            t.t = w.now + 50 * MS_NS;
+            t.t = w.now + rig_ms(50, w.tick_ms);
             event_push(&w.q, &t);
         }
         return;
@@ -206,6 +208,9 @@ static void run_event(const struct event *e)
         s->has_place = true;
         s->place = e->place;
         break;
+    case WARM:
+        m->cb.warm(m->cb.ctx, &w.m[e->from].id, e->on);
+        return;
     case OFFER:
         m->cb.offer(m->cb.ctx, &w.m[e->from].id, &k, 1);
         return;
@@ -345,18 +350,53 @@ static void rest(void)
     until(w.now + 120 * S_NS);
 }
 
-void rig_run(uint64_t seed, unsigned seconds, bool say, struct rig_result *out)
+static void begin(uint64_t seed, bool say)
 {
     memset(&w, 0, sizeof w);
     w.q.size = sizeof(struct event);
     w.r = (struct rng){seed};
     w.now = S_NS;
     w.say = say;
+    w.late_ms = 900;
+    w.tick_ms = 50;
     w.model.c.n_layers = LAYERS;
     w.model.c.n_experts = EXPERTS;
     w.model.o.size = ONE;
     w.model.o.kind = MODEL_EXPERT;
     memset(w.model.root, 0x11, sizeof w.model.root);
+}
+
+/* How many objects the members have, each counted once. */
+static uint64_t held_once(void)
+{
+    uint64_t n = 0;
+    for (uint32_t o = 0; o < OBJECTS; o++) {
+        bool there = false;
+        for (unsigned i = 0; i < w.n; i++) {
+            there = there || (w.m[i].in && w.m[i].held[o]);
+        }
+        n += there;
+    }
+    return n;
+}
+
+static void finish(struct rig_result *out)
+{
+    for (unsigned i = 0; i < w.n; i++) {
+        if (w.m[i].h) {
+            down((int)i, false);
+        }
+        buf_free(&w.m[i].file);
+        free(w.m[i].node->home);
+        free(w.m[i].node);
+    }
+    event_free(&w.q);
+    *out = w.res;
+}
+
+void rig_run(uint64_t seed, unsigned seconds, bool say, struct rig_result *out)
+{
+    begin(seed, say);
     w.origin = rng_below(&w.r, 4) > 0;
     w.storm = 1 + rng_below(&w.r, 1 + rng_below(&w.r, 30));
     unsigned n = 2 + rng_below(&w.r, 4);
@@ -377,27 +417,70 @@ void rig_run(uint64_t seed, unsigned seconds, bool say, struct rig_result *out)
         act();
     }
     rest();
-    uint64_t held = 0, possible = 0;
-    for (uint32_t o = 0; o < OBJECTS; o++) {
-        bool there = false;
-        for (unsigned i = 0; i < w.n; i++) {
-            there = there || (w.m[i].in && w.m[i].held[o]);
-        }
-        held += there ? ONE : 0;
-    }
+    uint64_t held = held_once() * ONE, possible = 0;
     for (unsigned i = 0; i < w.n; i++) {
         possible += w.m[i].in ? w.m[i].budget / ONE * ONE : 0;
     }
     possible = possible < OBJECTS * ONE ? possible : OBJECTS * ONE;
     w.res.covered = (double)held / (double)possible;
-    for (unsigned i = 0; i < w.n; i++) {
-        if (w.m[i].h) {
-            down((int)i, false);
-        }
-        buf_free(&w.m[i].file);
-        free(w.m[i].node->home);
-        free(w.m[i].node);
+    finish(out);
+}
+
+/* ---- no byte to spare ---- */
+
+static void use(unsigned seconds, unsigned busy)
+{
+    for (uint64_t end = w.now + seconds * S_NS; w.now < end;) {
+        until(w.now + rig_ms(5, busy));
+        demand(any(true, true));
     }
-    event_free(&w.q);
-    *out = w.res;
+}
+
+static bool warms(void)
+{
+    bool on = false;
+    for (unsigned i = 0; i < w.n; i++) {
+        on = on || homes_warming(w.m[i].h);
+    }
+    return on;
+}
+
+static uint64_t went(void) /* last copies, whyever */
+{
+    return w.res.gone + w.res.unknown + w.res.lost;
+}
+
+void rig_exact(uint64_t seed, bool say, struct rig_result *out)
+{
+    begin(seed, say);
+    w.origin = true;
+    w.late_ms = 1000 + rng_below(&w.r, 4000);
+    unsigned n = 2 + rng_below(&w.r, 4), left = OBJECTS, busy = 20 + rng_below(&w.r, 500);
+    for (unsigned i = 0; i < n; i++) {
+        unsigned most = left - (n - 1 - i), mine = i + 1 < n ? 1 + rng_below(&w.r, most) : left;
+        found(mine * ONE + (i ? 0 : rng_below(&w.r, (unsigned)ONE)));
+        left -= mine;
+    }
+    until(w.now + 20 * S_NS);
+    w.tick_ms = 50 + rng_below(&w.r, 3000); /* from here on machines are busy */
+    use(rng_below(&w.r, 30), busy);
+    homes_warm(w.m[rng_below(&w.r, n)].h, true);
+    uint64_t began = w.now, gone = 0;
+    bool all = false;
+    do {
+        if (rng_below(&w.r, 20) == 0) {
+            demand(any(true, true));
+        }
+        until(w.now + 20 * MS_NS);
+        if (!all && held_once() == OBJECTS) {
+            all = true;
+            gone = went();
+        }
+    } while ((warms() || w.now < began + 10 * S_NS) && w.now < began + EXACT_S * S_NS);
+    w.res.warmed_s = (double)(w.now - began) * 1e-9;
+    w.res.warm = warms();
+    w.res.covered = (double)held_once() / OBJECTS;
+    use(120, busy);
+    w.res.lost = all ? went() - gone : 1;
+    finish(out);
 }

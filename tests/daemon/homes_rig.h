@@ -17,11 +17,19 @@ struct rig_result {
     uint64_t lost;    /* last copies that left while a connected member had had room for a while */
     uint64_t removed; /* last copies that left the shoal with a member, for good */
     uint64_t events;  /* members that came, went, restarted, were cut off, ran out of power */
+    double warmed_s;  /* rig_exact: how long warming took */
+    bool warm;        /* rig_exact: it did not end */
     double covered;   /* at the end, of min(what the disks of those present can hold, all) */
     uint64_t trace;   /* a hash of all that happened: the same for a seed each time */
 };
 /* One shoal of 2 to 6 members, that many seconds at random, then rest. `say`: a line for each loss
  * and event. */
 void rig_run(uint64_t seed, unsigned seconds, bool say, struct rig_result *out);
+
+/* Members whose disks together are as large as all objects: used, warmed (used meanwhile, too),
+ * used again, with messages up to five seconds late and members that look at what came up to three
+ * later. `covered` is that after warming, `lost` the last copies that went once everything was
+ * there. */
+void rig_exact(uint64_t seed, bool say, struct rig_result *out);
 
 #endif

@@ -29,6 +29,11 @@ uint64_t rig_ms(unsigned from, unsigned to)
 
 /* ---- clock, files, model ---- */
 
+uint64_t clock_thread_ns(void)
+{
+    return 0; /* rounds cost nothing */
+}
+
 uint64_t clock_ns(void)
 {
     return w.now;
@@ -161,7 +166,7 @@ void rig_send_to(int from, int to, struct event *e, bool may_be_lost)
     if (!w.seen[from][to].link || (may_be_lost && !w.calm && rng_below(&w.r, 8) == 0)) {
         return;
     }
-    uint64_t at = w.now + rig_ms(0, rng_below(&w.r, 20) ? 30 : 900);
+    uint64_t at = w.now + rig_ms(0, rng_below(&w.r, 20) ? 30 : w.late_ms);
     s->last_at = at > s->last_at ? at : s->last_at; /* in order */
     e->t = s->last_at;
     e->from = (uint8_t)from;
@@ -221,13 +226,15 @@ static void judge(int i, uint32_t o)
     *(room ? &w.res.unknown : &w.res.gone) += 1;
 }
 
-/* As disk_room: the lowest rank of at most the object's own and the limit, longest unused. */
-static bool make_room(int i, uint32_t o)
+/* As disk_room: the lowest rank of at most the object's own and the limit, longest unused; for a
+ * second copy nothing but spare ones. */
+static bool make_room(int i, uint32_t o, bool second)
 {
     struct member *m = &w.m[i];
     while (rig_used(i) + ONE > m->budget) {
         int v = -1;
         unsigned most = !m->ranked ? UINT8_MAX : m->rank[o] < m->most ? m->rank[o] : m->most;
+        most = m->ranked && second ? PLACE_SPARE : most;
         for (int k = 0; k < OBJECTS; k++) {
             if (!m->held[k] || m->pinned[k] || (m->ranked && m->rank[k] > most)) {
                 continue;
@@ -289,7 +296,7 @@ int rig_arrive(int i, uint32_t o, bool lease)
     if (first != i) {
         rig_arrive(first, o, false);
     }
-    bool ok = make_room(i, o);
+    bool ok = make_room(i, o, peer_holds(i, o)); /* as fetch_flight.c says it to the store */
     if (ok) {
         m->held[o] = true;
         m->rank[o] = UINT8_MAX; /* as disk_set_own: until it is ranked anew */
@@ -389,6 +396,13 @@ bool store_rank(struct store *st, uint32_t id, uint8_t rank)
     return w.m[st->i].held[id];
 }
 
+void store_rank_coming(struct store *st, uint32_t id, uint8_t rank)
+{
+    if (!w.m[st->i].held[id]) {
+        w.m[st->i].rank[id] = rank;
+    }
+}
+
 size_t store_oldest(struct store *st, uint8_t rank, uint32_t *ids, size_t max)
 {
     const struct member *m = &w.m[st->i];
@@ -439,8 +453,10 @@ void mesh_place_tell(struct mesh *x, const struct mesh_place *p)
 
 void mesh_place_warm(struct mesh *x, bool on)
 {
-    (void)x;
-    (void)on;
+    for (int j = 0; j < (int)w.n; j++) {
+        struct event e = {.kind = WARM, .on = on};
+        rig_send_to(x->i, j, &e, false);
+    }
 }
 
 static int of_id(const struct key_id *id)

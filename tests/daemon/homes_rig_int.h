@@ -60,7 +60,7 @@ struct member {
     struct buf file;
 };
 
-enum kind { TICK, ARRIVE, HAVE_ALL, HAVE, PLACE, OFFER, KEPT, NOTICE, JOINED, BACK };
+enum kind { TICK, ARRIVE, HAVE_ALL, HAVE, PLACE, WARM, OFFER, KEPT, NOTICE, JOINED, BACK };
 struct event {
     uint64_t t, seq;
     uint8_t kind, from, to;
@@ -80,6 +80,8 @@ struct world {
     uint64_t now, tick, left_at[OBJECTS]; /* when one that held it left for good */
     int acting;
     unsigned n, runs, storm; /* the last: how many of a hundred events are no demand */
+    unsigned late_ms;        /* of one message in twenty, at most */
+    unsigned tick_ms;        /* at most, between two steps of a member */
     bool origin, say, calm;
     struct rig_result res;
 };

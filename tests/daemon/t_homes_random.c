@@ -59,6 +59,33 @@ static void nothing_is_lost(void **state)
     assert_true(sum.events > 0 && sum.evicted > 0 && sum.offered > 0 && sum.kept > 0);
 }
 
+/* Disks that are together as large as the model. Warming ends, then everything is there, and
+ * nothing goes any more: each object that comes somewhere is a second copy. */
+static void exactly_full(void **state)
+{
+    (void)state;
+    const char *n = getenv("HOMES_SEEDS"), *one = getenv("HOMES_EXACT");
+    uint64_t from = one ? strtoull(one, NULL, 10) : 1, many = n ? strtoull(n, NULL, 10) : 2 * SEEDS;
+    uint64_t bad = 0, evicted = 0;
+    double longest = 0;
+    for (uint64_t seed = from; seed < from + (one ? 1 : many); seed++) {
+        struct rig_result r;
+        rig_exact(seed, one != NULL, &r);
+        evicted += r.evicted;
+        longest = r.warmed_s > longest ? r.warmed_s : longest;
+        if (r.lost || r.covered < 1 || r.warm) {
+            print_message("seed %llu: %.1f %% covered%s, then %llu lost\n",
+                          (unsigned long long)seed, 100 * r.covered,
+                          r.warm ? " and still warming" : "", (unsigned long long)r.lost);
+            bad++;
+        }
+    }
+    print_message("warming took %.0f s at most; %llu copies evicted\n", longest,
+                  (unsigned long long)evicted);
+    assert_int_equal(bad, 0);
+    assert_true(evicted > 0);
+}
+
 static void same_each_time(void **state)
 {
     (void)state;
@@ -72,6 +99,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_is_lost),
+        cmocka_unit_test(exactly_full),
         cmocka_unit_test(same_each_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -191,12 +191,16 @@ static int collect(struct up *u, uint32_t id, unsigned mode, uint32_t n, uint8_t
     return r;
 }
 
-static int put_begin(struct up *u, uint32_t id, struct storage_put **put, struct err *e)
+static int put_begin(struct up *u, uint32_t id, unsigned mode, struct storage_put **put,
+                     struct err *e)
 {
     struct object_key k = store_key(u->to, id);
     uint64_t size;
     int r = OPS->size(u->to, k, &size) ? 0 : ERR_NOTFOUND;
     *put = NULL;
+    if (mode & UP_SECOND) {
+        OPS->put_second(u->to, k);
+    }
     while (!r && (r = OPS->put_begin(u->to, k, size, put, e)) == ERR_BUSY) {
         r = 0;
         u->busy++;
@@ -209,7 +213,7 @@ static int put_all(struct up *u, struct storage_put *put, uint32_t id, unsigned 
                    uint8_t **c, size_t *len, uint8_t (*sha)[SHA256_SIZE], struct err *e)
 {
     uint8_t whole[SHA256_SIZE];
-    int r = put ? 0 : put_begin(u, id, &put, e);
+    int r = put ? 0 : put_begin(u, id, mode, &put, e);
     for (uint32_t j = 0; j < n && !r; j++) {
         uint32_t i = mode & UP_REVERSE ? n - 1 - j : j;
         if (mode & UP_REPEAT) {
@@ -256,7 +260,7 @@ static void serve(struct up *u, uint32_t id, unsigned mode, int code)
         }
     } else {
         struct storage_put *put = NULL; /* before the origin is asked, as the LAN does it */
-        int r = mode & UP_ORIGIN ? put_begin(u, id, &put, &e) : 0;
+        int r = mode & UP_ORIGIN ? put_begin(u, id, mode, &put, &e) : 0;
         r = r ? r : collect(u, id, mode, n, c, len, sha);
         if (r && put) {
             OPS->put_end(u->to, put, r, BASIS_NONE, (const uint8_t[SHA256_SIZE]){0}, &e);

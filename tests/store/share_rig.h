@@ -11,14 +11,15 @@
 #include <pthread.h>
 
 enum up_mode {
-    UP_REVERSE = 1,    /* chunks last to first */
-    UP_REPEAT = 2,     /* each chunk with other bytes first */
-    UP_FALSE = 4,      /* bytes that are not the object's, consistently */
-    UP_THROW = 8,      /* the first put of each request is thrown away after a chunk */
-    UP_ORIGIN = 16,    /* by store_origin_get of the receiver */
-    UP_FAIL = 32,      /* end with `code` at once */
-    UP_HOLD = 64,      /* keep requests until this is taken away */
-    UP_ELSEWHERE = 128 /* code 0 without a put; `other` gets it before, if there is one */
+    UP_REVERSE = 1,     /* chunks last to first */
+    UP_REPEAT = 2,      /* each chunk with other bytes first */
+    UP_FALSE = 4,       /* bytes that are not the object's, consistently */
+    UP_THROW = 8,       /* the first put of each request is thrown away after a chunk */
+    UP_ORIGIN = 16,     /* by store_origin_get of the receiver */
+    UP_FAIL = 32,       /* end with `code` at once */
+    UP_HOLD = 64,       /* keep requests until this is taken away */
+    UP_ELSEWHERE = 128, /* code 0 without a put; `other` gets it before, if there is one */
+    UP_SECOND = 256     /* another member holds it, and the store is told so */
 };
 
 struct up {

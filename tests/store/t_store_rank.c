@@ -2,6 +2,7 @@
  * t_store_rank.c: what leaves a full disk first when ranks are given: the lowest, of these the
  * longest unused; never what is worth more than what comes, nor what is above the limit. And what
  * is in memory alone comes back to the disk when somebody wants it there. */
+#include "tests/store/share_rig.h"
 #include "tests/store/util.h"
 
 #include "node/store/share.h"
@@ -163,6 +164,48 @@ static void t_limit(void **state)
     assert_false(on_disk(r, 0));
 }
 
+/* What another member holds, too, pushes out nothing but spare copies, whatever its rank: what was
+ * known when that was given may be late. */
+static void t_second(void **state)
+{
+    struct rig *r = *state, from = {0};
+    struct up up;
+    struct err e = {0};
+    char *cache = util_path("%s/from", r->tmp);
+    struct store_opts o = {
+        .model = DEMO_MODEL, .cache_dir = cache, .disk_floor = 1, .ram_budget = 64 << 20};
+    if (store_open(&o, &from.st, &e)) {
+        fail_msg("%s", e.msg);
+    }
+    from.m = store_model(from.st);
+    from.first = r->first;
+    for (uint32_t i = 10; i < 13; i++) {
+        assert_true(take(&from, i, true));
+    }
+    fill(r);
+    memset(r->rank + r->first, 3, 20);
+    ranks(r, 3);
+    up_start(&up, r->st, from.st, UP_SECOND);
+    assert_false(take(r, 10, false));
+    for (uint32_t i = 0; i < ROOM; i++) {
+        assert_true(on_disk(r, i));
+    }
+    assert_true(store_rank(r->st, r->first + 4, 0));
+    assert_true(take(r, 11, true));
+    assert_false(on_disk(r, 4));
+    up_mode(&up, 0, 0);
+    store_rank_coming(r->st, r->first + 12, 2);
+    assert_false(take(r, 12, false));
+    store_rank_coming(r->st, r->first + 12, 3);
+    store_rank_coming(r->st, r->first + 11, 0); /* it is on disk: nothing happens */
+    assert_true(take(r, 12, true));
+    assert_true(on_disk(r, 11));
+    assert_false(on_disk(r, 0));
+    up_stop(&up);
+    store_close(from.st);
+    free(cache);
+}
+
 /* Expert i to the disk, by who wants it there; 0: it is. */
 static int want(struct rig *r, uint32_t i)
 {
@@ -243,6 +286,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(t_not_for_less, setup, teardown),
         cmocka_unit_test_setup_teardown(t_new_ones_stay, setup, teardown),
         cmocka_unit_test_setup_teardown(t_limit, setup, teardown),
+        cmocka_unit_test_setup_teardown(t_second, setup, teardown),
         cmocka_unit_test_setup_teardown(t_back_from_memory, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
