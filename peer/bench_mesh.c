@@ -170,10 +170,10 @@ static int taker_end(void *ctx, struct storage_put *put, int code, enum basis ba
 
 static const struct storage_ops giver_ops = {st_size,       giver_have,  giver_digests, giver_read,
                                              giver_release, taker_begin, taker_chunk,   taker_end,
-                                             NULL,          NULL};
+                                             NULL,          NULL,        NULL};
 static const struct storage_ops taker_ops = {st_size,       taker_have,  taker_digests, taker_read,
                                              giver_release, taker_begin, taker_chunk,   taker_end,
-                                             NULL,          NULL};
+                                             NULL,          NULL,        NULL};
 
 /* ---- fetching ---- */
 

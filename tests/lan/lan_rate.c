@@ -136,8 +136,9 @@ static int st_end(void *ctx, struct storage_put *put, int code, enum basis b,
     return good ? 0 : err_set(e, ERR_DIGEST, "wrong bytes");
 }
 
-static const struct storage_ops storage = {st_size,  st_have,  st_digests, st_read, st_release,
-                                           st_begin, st_chunk, st_end,     NULL,    NULL};
+static const struct storage_ops storage = {st_size,    st_have,  st_digests, st_read,
+                                           st_release, st_begin, st_chunk,   st_end,
+                                           NULL,       NULL,     NULL};
 
 static void say(void *ctx, const char *line)
 {

@@ -249,8 +249,9 @@ static int st_end(void *ctx, struct storage_put *put, int code, enum basis b,
     return 0;
 }
 
-const struct storage_ops kit_storage = {st_size,  st_have,  st_digests, st_read, st_release,
-                                        st_begin, st_chunk, st_end,     NULL,    NULL};
+const struct storage_ops kit_storage = {st_size,    st_have,  st_digests, st_read,
+                                        st_release, st_begin, st_chunk,   st_end,
+                                        NULL,       NULL,     NULL};
 
 void kit_store_open(struct kit_store *s, bool threaded)
 {
