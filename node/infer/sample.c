@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 struct cand { /* scratch: 8 bytes each */
-    float v;  /* logit, then exp of the scaled distance to the largest */
+    float v;  /* logit, then kern_exp of the scaled distance to the largest */
     uint32_t id;
 };
 
