@@ -22,6 +22,15 @@ struct sh_device {
     const char *name;
     const char *system; /* version and build: what the GPU computes with may change with it */
     size_t limit;       /* bytes that may be allocated in all */
+    const void *text;   /* what its kernels are compiled from */
+    size_t text_size;
+    /* One of these two, or both, before the first launch. build compiles the kernels; file: NULL,
+     * or a path where nothing is yet, for the compiled code: *kept says whether all of it is there.
+     * 0, or KERN_ENOTSUP and a sentence: it does not take them. load takes the kernels from a file
+     * that build has written with this name, system and text; KERN_ENOTSUP: it cannot, and nothing
+     * has changed. */
+    int (*build)(struct sh_device *d, const char *file, bool *kept, char *why, size_t size);
+    int (*load)(struct sh_device *d, const char *file, char *why, size_t size);
     int (*alloc)(struct sh_device *d, size_t size, struct sh_mem *m); /* 0 or KERN_ENOMEM */
     void (*free)(struct sh_device *d, struct sh_mem *m);              /* no batch uses it */
     /* Adds a launch to the open batch. handle[i] belongs to l->buf[i]. 0 or KERN_E*. */

@@ -6,8 +6,10 @@
 #include "shaders/metal_device.h"
 
 #include <stdio.h>
+#include <sys/stat.h>
 #include <sys/sysctl.h>
 #include <time.h>
+#include <unistd.h>
 
 static void print_line(void *ctx, const char *text)
 {
@@ -63,6 +65,34 @@ static int rates(struct kern_backend *b)
     return 0;
 }
 
+/* Compiled, written to a file and taken back from it, as the program does it at its first start:
+ * what follows is computed by what came from the file, or by what was compiled where that fails. */
+static int ready(struct sh_device *d, char *why, size_t size)
+{
+    char file[64];
+    bool kept;
+    snprintf(file, sizeof file, "/tmp/shoal-kernels-%ld", (long)getpid());
+    double t0 = now();
+    int rc = d->build(d, file, &kept, why, size);
+    if (rc) {
+        return rc;
+    }
+    printf("%s, limit %.1f GB, kernels compiled in %.2f s\n", d->name, (double)d->limit * 1e-9,
+           now() - t0);
+    struct stat sb;
+    if (!kept) {
+        printf("they cannot be kept: %s\n", why);
+    } else {
+        t0 = now();
+        long long bytes = stat(file, &sb) ? 0 : (long long)sb.st_size;
+        bool taken = !d->load(d, file, why, size);
+        printf("kept in %lld bytes; taken back in %.2f s: %s\n", bytes, now() - t0,
+               taken ? "yes" : why);
+    }
+    (void)unlink(file);
+    return 0;
+}
+
 int main(void)
 {
     struct sh_device *d;
@@ -72,14 +102,16 @@ int main(void)
     char why[300] = "";
     print_system("machdep.cpu.brand_string");
     print_system("kern.osproductversion");
-    double t0 = now();
     if (metal_device_open(&d, why, sizeof why)) {
         printf("no GPU backend: %s\n", why);
         return 1;
     }
-    printf("%s, limit %.1f GB, kernels ready in %.2f s\n", d->name, (double)d->limit * 1e-9,
-           now() - t0);
-    t0 = now();
+    if (ready(d, why, sizeof why)) {
+        printf("no GPU backend: %s\n", why);
+        d->close(d);
+        return 1;
+    }
+    double t0 = now();
     int broken = gpu_selftest(d, o.broken, print_line, NULL);
     if (broken < 0) {
         printf("the self-test did not run: %d\n", broken);

@@ -5,9 +5,8 @@
 
 #include "shaders/gpu.h"
 
-/* Compiles the embedded kernels with strict arithmetic (the system keeps the result for later
- * starts) and makes a queue. KERN_ENOTSUP and a sentence in why when there is no GPU, it is not one
- * with SIMD groups of 32, or it does not take a kernel. */
+/* The GPU and a queue; no kernels yet (build, load of gpu.h), which are compiled with strict
+ * arithmetic. KERN_ENOTSUP and a sentence in why when there is no GPU. */
 int metal_device_open(struct sh_device **out, char *why, size_t size);
 
 /* The text of all kernels: generated from this folder (embed.cmake), no zero at its end. */

@@ -21,6 +21,7 @@ _Static_assert(RING > GPU_AHEAD + 1, "a batch that may be waited for is remember
 @public
     id<MTLDevice> device;
     id<MTLCommandQueue> queue;
+    id<MTLLibrary> library; /* once the text was compiled */
     id<MTLComputePipelineState> pipeline[SH_KERNELS];
     id<MTLCommandBuffer> open;
     id<MTLComputeCommandEncoder> encoder;
@@ -181,10 +182,14 @@ static void metal_close(struct sh_device *d)
     free(m);
 }
 
-/* ---- open ---- */
+/* ---- kernels ---- */
 
+/* From the text, which is read once, if at all. */
 static id<MTLLibrary> compile(ShoalMetal *g, NSError **error)
 {
+    if (g->library) {
+        return g->library;
+    }
     NSString *text = [[NSString alloc] initWithBytes:sh_metal_text
                                               length:sh_metal_text_size
                                             encoding:NSUTF8StringEncoding];
@@ -198,18 +203,42 @@ static id<MTLLibrary> compile(ShoalMetal *g, NSError **error)
         o.fastMathEnabled = NO;
 #pragma clang diagnostic pop
     }
-    return [g->device newLibraryWithSource:text options:o error:error];
+    g->library = [g->device newLibraryWithSource:text options:o error:error];
+    return g->library;
 }
 
-static int pipelines(ShoalMetal *g, id<MTLLibrary> library, char *why, size_t size)
+static void say_error(NSError *error, const char *otherwise, char *why, size_t size)
 {
+    snprintf(why, size, "%s", error ? error.localizedDescription.UTF8String : otherwise);
+}
+
+static MTLComputePipelineDescriptor *describe(id<MTLLibrary> library, int k)
+{
+    MTLComputePipelineDescriptor *d = [MTLComputePipelineDescriptor new];
+    NSString *name = [NSString stringWithUTF8String:sh_kernel_name((enum sh_kernel)k)];
+    d.computeFunction = [library newFunctionWithName:name];
+    return d;
+}
+
+/* All pipelines or none. archive: nil, or where compiled code may be; `only` there. */
+static int pipelines(ShoalMetal *g, id<MTLLibrary> library, id<MTLBinaryArchive> archive, bool only,
+                     char *why, size_t size)
+{
+    id<MTLComputePipelineState> all[SH_KERNELS];
     for (int k = 0; k < SH_KERNELS; k++) {
         const char *name = sh_kernel_name((enum sh_kernel)k);
         NSError *error = nil;
-        id<MTLFunction> f =
-            [library newFunctionWithName:[NSString stringWithUTF8String:name]];
+        MTLComputePipelineDescriptor *d = describe(library, k);
+        d.binaryArchives = archive ? @[ archive ] : nil;
         id<MTLComputePipelineState> p =
-            f ? [g->device newComputePipelineStateWithFunction:f error:&error] : nil;
+            d.computeFunction
+                ? [g->device newComputePipelineStateWithDescriptor:d
+                                                           options:only
+                                         ? MTLPipelineOptionFailOnBinaryArchiveMiss
+                                         : MTLPipelineOptionNone
+                                                        reflection:nil
+                                                             error:&error]
+                : nil;
         NSUInteger threads = k == SH_router ? SH_ROUTER_THREADS : SH_NORM_THREADS;
         if (!p) {
             snprintf(why, size, "kernel %s: %s", name,
@@ -222,27 +251,108 @@ static int pipelines(ShoalMetal *g, id<MTLLibrary> library, char *why, size_t si
                      (unsigned long)p.maxTotalThreadsPerThreadgroup);
             return KERN_ENOTSUP;
         }
-        g->pipeline[k] = p;
+        all[k] = p;
+    }
+    for (int k = 0; k < SH_KERNELS; k++) {
+        g->pipeline[k] = all[k];
     }
     return 0;
 }
 
-static int prepare(ShoalMetal *g, char *why, size_t size)
+static NSURL *file_url(const char *file)
+{
+    NSString *path = [NSString stringWithUTF8String:file];
+    return path ? [NSURL fileURLWithPath:path] : nil;
+}
+
+/* The compiled code of all kernels, written to the file, or nil. Metal compiles them here. */
+static id<MTLBinaryArchive> write_archive(ShoalMetal *g, id<MTLLibrary> library, const char *file,
+                                          char *why, size_t size)
 {
     NSError *error = nil;
+    id<MTLBinaryArchive> a =
+        [g->device newBinaryArchiveWithDescriptor:[MTLBinaryArchiveDescriptor new] error:&error];
+    NSURL *url = file_url(file);
+    bool ok = a && url;
+    for (int k = 0; ok && k < SH_KERNELS; k++) {
+        MTLComputePipelineDescriptor *d = describe(library, k);
+        ok = d.computeFunction && [a addComputePipelineFunctionsWithDescriptor:d error:&error];
+    }
+    ok = ok && [a serializeToURL:url error:&error];
+    if (!ok) {
+        say_error(error, "Metal makes no archive", why, size);
+    }
+    return ok ? a : nil;
+}
+
+static int metal_build(struct sh_device *d, const char *file, bool *kept, char *why, size_t size)
+{
+    ShoalMetal *g = of(d);
+    int rc;
+    @autoreleasepool {
+        NSError *error = nil;
+        id<MTLLibrary> library = compile(g, &error);
+        id<MTLBinaryArchive> archive = nil;
+        *kept = false;
+        if (!library) {
+            snprintf(why, size, "%s: %s", g->device.name.UTF8String,
+                     error ? error.localizedDescription.UTF8String : "no library");
+            rc = KERN_ENOTSUP;
+        } else {
+            archive = file ? write_archive(g, library, file, why, size) : nil;
+            *kept = archive != nil;
+            rc = pipelines(g, library, archive, false, why, size);
+        }
+    }
+    return rc;
+}
+
+/* An archive has the kernels before and after the GPU's own compiler, so mostly it is the library,
+ * too, and the text need not be read; where it is not, the text is compiled and the archive has the
+ * rest. Whatever is not in it ends this: then it is made anew. */
+static int metal_load(struct sh_device *d, const char *file, char *why, size_t size)
+{
+    ShoalMetal *g = of(d);
+    int rc = KERN_ENOTSUP;
+    @autoreleasepool {
+        NSError *error = nil;
+        NSURL *url = file_url(file);
+        MTLBinaryArchiveDescriptor *o = [MTLBinaryArchiveDescriptor new];
+        o.url = url;
+        id<MTLBinaryArchive> archive =
+            url ? [g->device newBinaryArchiveWithDescriptor:o error:&error] : nil;
+        if (!archive) {
+            say_error(error, "Metal does not take the file", why, size);
+        } else {
+            id<MTLLibrary> library = [g->device newLibraryWithURL:url error:&error];
+            rc = library ? pipelines(g, library, archive, true, why, size) : KERN_ENOTSUP;
+            if (rc) {
+                library = compile(g, &error);
+                rc = library ? pipelines(g, library, archive, true, why, size) : KERN_ENOTSUP;
+            }
+            if (!library) {
+                say_error(error, "no library", why, size);
+            }
+        }
+    }
+    return rc;
+}
+
+/* ---- open ---- */
+
+static int prepare(ShoalMetal *g, char *why, size_t size)
+{
     g->device = MTLCreateSystemDefaultDevice();
     if (!g->device) {
         snprintf(why, size, "this system offers no Metal device");
         return KERN_ENOTSUP;
     }
     g->queue = [g->device newCommandQueue];
-    id<MTLLibrary> library = compile(g, &error);
-    if (!g->queue || !library) {
-        snprintf(why, size, "%s: %s", g->device.name.UTF8String,
-                 error ? error.localizedDescription.UTF8String : "no command queue");
+    if (!g->queue) {
+        snprintf(why, size, "%s: no command queue", g->device.name.UTF8String);
         return KERN_ENOTSUP;
     }
-    return pipelines(g, library, why, size);
+    return 0;
 }
 
 /* "15.1 24B83": the driver and its compiler come with the system. */
@@ -274,6 +384,10 @@ int metal_device_open(struct sh_device **out, char *why, size_t size)
                 .name = m->name,
                 .system = m->system,
                 .limit = (size_t)g->device.recommendedMaxWorkingSetSize,
+                .text = sh_metal_text,
+                .text_size = sh_metal_text_size,
+                .build = metal_build,
+                .load = metal_load,
                 .alloc = metal_alloc,
                 .free = metal_free,
                 .encode = metal_encode,

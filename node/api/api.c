@@ -10,8 +10,10 @@ int api_health(const char *status, const char *model, const char *message, const
                struct buf *out)
 {
     json_t *peers = json_object_get(report, "connected"), *node = json_object_get(report, "node");
-    json_t *v = json_pack("{s:s, s:s, s:I, s:O?, s:s?}", "status", status, "model", model, "peers",
-                          (json_int_t)json_integer_value(peers), "node", node, "message", message);
+    json_t *compute = json_object_get(report, "compute");
+    json_t *v = json_pack("{s:s, s:s, s:I, s:O?, s:s?, s:O?}", "status", status, "model", model,
+                          "peers", (json_int_t)json_integer_value(peers), "node", node, "message",
+                          message, "compute", compute);
     char *s = v ? json_dumps(v, JSON_COMPACT | JSON_PRESERVE_ORDER) : NULL;
     int r = s ? buf_adds(out, s) : ERR_NOMEM;
     json_decref(v);

@@ -8,9 +8,10 @@
 
 #include <jansson.h>
 
-/* Append {"status", "model", "peers", "node", "message"}. status: "ok", "loading", "failed" or
- * "stopping"; model: its name in requests; message: what is being done, or failed (NULL: none);
- * report: of node_status, NULL where there is no node ("peers" is 0 then). */
+/* Append {"status", "model", "peers", "node", "message", "compute"}. status: "ok", "loading",
+ * "failed" or "stopping"; model: its name in requests; message: what is being done, or failed
+ * (NULL: none); report: of node_status, NULL where there is no node ("peers" is 0 then); its
+ * "compute" says which backend is in use, and what is left to the CPU for which reason. */
 int api_health(const char *status, const char *model, const char *message, const json_t *report,
                struct buf *out);
 

@@ -132,6 +132,16 @@ static const struct metric table[] = {
     {"shoal_refused_total", NULL, NULL, "refused.failed", "why", "handshake"},
     {"shoal_protocol_faults_total", "counter",
      "Connections ended because a peer broke the protocol.", "refused.protocol_faults", NULL, NULL},
+    {"shoal_gpu_used", "gauge", "1: a GPU computes.", "compute.gpu", NULL, NULL},
+    {"shoal_gpu_lost", "gauge", "1: the GPU failed; the CPU computes until the next start.",
+     "compute.lost", NULL, NULL},
+    {"shoal_gpu_bytes", "gauge", "Memory of the GPU: allocated, that it may use.",
+     "compute.gpu_bytes", "what", "allocated"},
+    {"shoal_gpu_bytes", NULL, NULL, "compute.gpu_limit", "what", "limit"},
+    {"shoal_gpu_batches_total", "counter", "Submissions to the GPU.", "compute.gpu_batches", NULL,
+     NULL},
+    {"shoal_gpu_left_total", "counter", "Commands that the CPU did in the GPU's place.",
+     "compute.cpu_commands", NULL, NULL},
     {"shoal_doubles_total", "counter", "Other processes met that have this node's key.",
      "refused.doubles", NULL, NULL},
 };
@@ -251,9 +261,44 @@ static int put_rows(const struct metric *m, size_t n, const json_t *list, const 
     return r;
 }
 
+/* What computes, by name, and each kernel that is left to the CPU because its bits differ on this
+ * GPU. */
+static int put_compute(const json_t *report, struct buf *out)
+{
+    static const struct metric info = {"shoal_compute_info",
+                                       "gauge",
+                                       "1, labelled with the backend that computes.",
+                                       NULL,
+                                       NULL,
+                                       NULL};
+    static const struct metric left = {
+        "shoal_kernel_on_cpu",
+        "gauge",
+        "1: this kernel does not give the CPU's bits on this GPU, so the CPU does its work.",
+        NULL,
+        NULL,
+        NULL};
+    const char *name = json_string_value(find(report, "compute.backend"));
+    const char *list = json_string_value(find(report, "compute.kernels_on_cpu"));
+    json_t *one = json_true();
+    int r = name ? put_head(&info, out) : 0;
+    r = r || !name ? r : put(&info, "backend", name, one, 1, out);
+    r = r || !list || !*list ? r : put_head(&left, out);
+    while (!r && list && *list) {
+        char kernel[64];
+        size_t n = strcspn(list, ", ");
+        memcpy(kernel, list, n < sizeof kernel ? n : sizeof kernel - 1);
+        kernel[n < sizeof kernel ? n : sizeof kernel - 1] = 0;
+        r = put(&left, "kernel", kernel, one, 1, out);
+        list += n;
+        list += strspn(list, ", ");
+    }
+    return r;
+}
+
 int api_metrics(const json_t *report, struct buf *out)
 {
-    int r = 0;
+    int r = put_compute(report, out);
     for (size_t i = 0; !r && i < sizeof table / sizeof *table; i++) {
         r = put_head(&table[i], out);
         if (!r) {

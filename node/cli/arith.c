@@ -44,12 +44,15 @@ int cli_compute_open(const struct cli *c, const struct compute_opts *k, const ch
 json_t *cli_compute_json(const struct compute *c)
 {
     struct compute_report r;
+    char words[600];
     compute_report(c, &r);
-    return json_pack("{s:s, s:b, s:b, s:s, s:s, s:I, s:I, s:I, s:I}", "backend", r.name, "gpu",
-                     r.gpu && !r.lost, "lost", r.lost, "why_not", r.why, "kernels_on_cpu", r.on_cpu,
-                     "gpu_limit", (json_int_t)r.limit, "gpu_bytes", (json_int_t)r.allocated,
-                     "gpu_batches", (json_int_t)r.batches, "cpu_commands",
-                     (json_int_t)r.cpu_commands);
+    cli_compute_words(c, words, sizeof words);
+    return json_pack("{s:s, s:s, s:b, s:b, s:s, s:s, s:b, s:I, s:I, s:I, s:I, s:s}", "backend",
+                     r.name, "cpu", r.cpu, "gpu", r.gpu && !r.lost, "lost", r.lost, "why_not",
+                     r.why, "kernels_on_cpu", r.on_cpu, "kernels_kept", r.kept_code, "gpu_limit",
+                     (json_int_t)r.limit, "gpu_bytes", (json_int_t)r.allocated, "gpu_batches",
+                     (json_int_t)r.batches, "cpu_commands", (json_int_t)r.cpu_commands, "words",
+                     words);
 }
 
 void cli_compute_words(const struct compute *c, char *out, size_t n)
@@ -60,7 +63,7 @@ void cli_compute_words(const struct compute *c, char *out, size_t n)
     if (!r.gpu) {
         snprintf(out, n, "%s (no GPU: %s)", r.name, r.why);
     } else if (r.lost) {
-        snprintf(out, n, "the CPU, since %s failed; the next start tries it again", r.name);
+        snprintf(out, n, "%s, since %s failed; the next start tries it again", r.cpu, r.name);
     } else {
         snprintf(out, n, "%s, which may use %s%s%s", r.name, cli_bytes(r.limit, a),
                  r.on_cpu[0] ? "; on the CPU, since their bits differ there: " : "", r.on_cpu);

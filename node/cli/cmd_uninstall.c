@@ -40,9 +40,9 @@ static const struct opt_group groups[] = {
 };
 
 /* All that Shoal makes in a home (peer/home.h, node/daemon/README.md). */
-static const char *const ours[] = {"identity",  "shoal",       "networks", "bans",
-                                   "addresses", "trust.lock",  "peers",    "run",
-                                   "states",    "service.log", "gpu",      NULL};
+static const char *const ours[] = {"identity",   "shoal",   "networks", "bans",   "addresses",
+                                   "trust.lock", "peers",   "run",      "states", "service.log",
+                                   "gpu",        "kernels", NULL};
 
 struct leave {
     struct cli *c;

@@ -168,12 +168,7 @@ static int on_forget(void *ctx, size_t *n, uint64_t *bytes, struct err *e)
 
 static json_t *on_compute(void *ctx)
 {
-    struct up *u = ctx;
-    char words[600];
-    cli_compute_words(u->compute, words, sizeof words);
-    json_t *v = cli_compute_json(u->compute);
-    json_object_set_new(v, "words", json_string(words));
-    return v;
+    return cli_compute_json(((struct up *)ctx)->compute);
 }
 
 /* ---- opening ---- */

@@ -279,12 +279,13 @@ static json_t *report_of(struct service *v)
         return node_status(v->s->node, &r, &e) ? NULL : r;
     }
     store_get_stats(v->s->st, &s);
-    return json_pack("{s:f, s:{s:{s:I, s:I, s:I}, s:{s:I, s:I}, s:{s:I, s:I}, s:I}}", "uptime_s",
-                     clock_s() - v->started, "tiers", "origin", "bytes", (json_int_t)s.origin_bytes,
-                     "fetches", (json_int_t)s.origin_fetches, "retries", (json_int_t)s.retries,
-                     "disk", "bytes_read", (json_int_t)s.disk_bytes, "hits",
-                     (json_int_t)s.disk_hits, "ram", "hits", (json_int_t)s.ram_hits, "used",
-                     (json_int_t)s.ram_used, "bad_chunks", (json_int_t)s.bad_chunks);
+    return json_pack("{s:f, s:o, s:{s:{s:I, s:I, s:I}, s:{s:I, s:I}, s:{s:I, s:I}, s:I}}",
+                     "uptime_s", clock_s() - v->started, "compute", cli_compute_json(v->s->compute),
+                     "tiers", "origin", "bytes", (json_int_t)s.origin_bytes, "fetches",
+                     (json_int_t)s.origin_fetches, "retries", (json_int_t)s.retries, "disk",
+                     "bytes_read", (json_int_t)s.disk_bytes, "hits", (json_int_t)s.disk_hits, "ram",
+                     "hits", (json_int_t)s.ram_hits, "used", (json_int_t)s.ram_used, "bad_chunks",
+                     (json_int_t)s.bad_chunks);
 }
 
 static int on_health(void *ctx, struct buf *out, bool *ready)

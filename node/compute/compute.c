@@ -2,6 +2,7 @@
  * compute.c: see compute.h. */
 #include "node/compute/compute.h"
 
+#include "node/compute/code.h"
 #include "node/compute/tested.h"
 
 #include <stdarg.h>
@@ -65,10 +66,11 @@ static void keep(struct compute *c, const struct tested_key *k, const struct tes
 }
 
 /* 0; else c->r.why says why the GPU cannot be used. */
-static int test(struct compute *c, struct sh_device *d, bool broken[SH_KERNELS])
+static int test(struct compute *c, struct sh_device *d, const struct code *code,
+                bool broken[SH_KERNELS])
 {
     struct tested t = {0};
-    const struct tested_key k = {d->name, d->system, c->o.program ? c->o.program : ""};
+    const struct tested_key k = {d->name, d->system, c->o.program ? c->o.program : "", code->from};
     bool known = c->o.folder && tested_read(c->o.folder, &k, &t);
     c->r.remembered = known && t.done;
     if (!c->r.remembered) {
@@ -108,6 +110,8 @@ static int test(struct compute *c, struct sh_device *d, bool broken[SH_KERNELS])
 static int open_gpu(struct compute *c)
 {
     struct gpu_opts o = {.cpu = c->cpu, .say = hear, .ctx = c};
+    const struct code_setup cs = {c->o.folder, c->o.program, hear, c};
+    struct code code;
     struct sh_device *d = NULL;
     int rc = (c->o.device ? c->o.device : compute_device)(c->o.device_ctx, &d, c->r.why,
                                                           sizeof c->r.why);
@@ -117,7 +121,9 @@ static int open_gpu(struct compute *c)
         }
         return rc;
     }
-    rc = test(c, d, o.broken);
+    rc = code_ready(d, &cs, &code, c->r.why, sizeof c->r.why);
+    c->r.kept_code = code.kept;
+    rc = rc ? rc : test(c, d, &code, o.broken);
     if (rc) {
         d->close(d);
         return rc;
@@ -156,7 +162,7 @@ int compute_open(const struct compute_setup *o, struct compute **out, struct err
                          kern_isa_name(o->cpu.isa))
                    : err_set(e, ERR_NOMEM, "cannot start the workers of the CPU backend");
     }
-    c->r.name = c->cpu->name;
+    c->r.name = c->r.cpu = c->cpu->name;
     if (o->choice == COMPUTE_CPU) {
         snprintf(c->r.why, sizeof c->r.why, "--backend cpu");
     } else if (o->choice == COMPUTE_AUTO && o->cpu.isa != KERN_ISA_AUTO) {

@@ -17,8 +17,9 @@ extern const char *const compute_choices[]; /* in this order, NULL-terminated */
 struct compute_setup {
     enum compute_choice choice;
     struct kern_cpu_opts cpu;
-    /* The self-test takes a second, so what it found is kept in the file `gpu` of this folder (made
-     * if need be), as long as GPU, system and program are the same. NULL: it is made each time. */
+    /* Compiling the kernels takes seconds and the self-test one, so the compiled kernels are kept
+     * in the folder `kernels` of this one (made if need be), and what the test found of them in the
+     * file `gpu`, as long as GPU, system and program are the same. NULL: both each time. */
     const char *folder;
     const char *program; /* names this very build */
     /* Opens a GPU, as metal_device_open. NULL: this machine's, if it has one that is supported. */
@@ -38,9 +39,11 @@ struct kern_backend *compute_backend(struct compute *c);
 
 struct compute_report {
     const char *name; /* of the backend: "cpu/neon", "metal/Apple M2" */
+    const char *cpu;  /* of the CPU's, which does what the GPU does not: "cpu/neon" */
     bool gpu;         /* in use */
     bool lost;        /* it was, and failed: the CPU computes until the next start */
-    bool remembered;  /* the self-test was made by an earlier process */
+    bool kept_code;   /* its kernels were compiled by an earlier process */
+    bool remembered;  /* and so was the self-test made */
     char why[300];    /* it is not in use; "" else */
     char on_cpu[400]; /* kernels whose bits are not the CPU's here, "" none: their commands go to
                          the CPU */

@@ -27,7 +27,7 @@ static bool parse(const json_t *v, const struct tested_key *k, struct tested *ou
     const json_t *list = json_object_get(v, "broken"), *begun = json_object_get(v, "begun");
     memset(out, 0, sizeof *out);
     if (!same(v, "gpu", k->gpu) || !same(v, "system", k->system) ||
-        !same(v, "program", k->program) || !json_is_integer(begun) ||
+        !same(v, "program", k->program) || !same(v, "code", k->code) || !json_is_integer(begun) ||
         json_integer_value(begun) < 0 || json_integer_value(begun) > 1000) {
         return false;
     }
@@ -65,8 +65,8 @@ int tested_write(const char *folder, const struct tested_key *k, const struct te
                  struct err *e)
 {
     struct buf path;
-    json_t *v = json_pack("{s:s, s:s, s:s, s:i}", "gpu", k->gpu, "system", k->system, "program",
-                          k->program, "begun", (int)t->begun);
+    json_t *v = json_pack("{s:s, s:s, s:s, s:s, s:i}", "gpu", k->gpu, "system", k->system,
+                          "program", k->program, "code", k->code, "begun", (int)t->begun);
     json_t *list = t->done ? json_array() : NULL;
     for (int i = 0; list && i < SH_KERNELS; i++) {
         if (t->broken[i]) {

@@ -10,6 +10,7 @@
 
 struct tested_key { /* what it holds for */
     const char *gpu, *system, *program;
+    const char *code; /* code.h: which compiled kernels */
 };
 struct tested {
     bool done; /* else it was begun `begun` times and the process ended within */

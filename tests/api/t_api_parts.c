@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * t_api_parts.c: stop strings at every split; who may come in; requests of other forms told again
- * as chat completions. */
+ * as chat completions; what /health and /metrics say of a GPU. */
+#include "node/api/api.h"
 #include "node/api/ids.h"
 #include "node/api/messages.h"
 #include "node/api/responses.h"
@@ -301,12 +302,66 @@ static void test_responses(void **state)
     }
 }
 
+/* ---- what computes ---- */
+
+static void says(const struct buf *b, const char *part, bool there)
+{
+    if ((strstr(b->p, part) != NULL) != there) {
+        fail_msg("%s \"%s\" in:\n%s", there ? "no" : "there is", part, b->p);
+    }
+}
+
+static void test_compute(void **state)
+{
+    static const char compute[] =
+        "{\"backend\":\"metal/Apple M2\",\"cpu\":\"cpu/neon\",\"gpu\":true,\"lost\":false,"
+        "\"why_not\":\"\",\"kernels_on_cpu\":\"mix_sum, router\",\"gpu_limit\":1000,"
+        "\"gpu_bytes\":700,\"gpu_batches\":12,\"cpu_commands\":5,\"words\":\"all of it\"}";
+    json_t *c = json_loads(compute, 0, NULL), *report = json_pack("{s:O}", "compute", c);
+    struct buf b;
+    (void)state;
+    assert_non_null(report);
+    buf_init(&b, 1 << 16);
+    assert_int_equal(api_health("ok", "k3", NULL, report, &b), 0);
+    json_t *v = json_loadb(b.p, b.n, 0, NULL);
+    assert_true(json_equal(json_object_get(v, "compute"), c));
+    json_decref(v);
+    b.n = 0;
+    assert_int_equal(api_metrics(report, &b), 0);
+    says(&b, "shoal_compute_info{backend=\"metal/Apple M2\"} 1\n", true);
+    says(&b, "shoal_kernel_on_cpu{kernel=\"mix_sum\"} 1\n", true);
+    says(&b, "shoal_kernel_on_cpu{kernel=\"router\"} 1\n", true);
+    says(&b, "shoal_gpu_used 1\n", true);
+    says(&b, "shoal_gpu_lost 0\n", true);
+    says(&b, "shoal_gpu_bytes{what=\"limit\"} 1000\n", true);
+    says(&b, "shoal_gpu_batches_total 12\n", true);
+    says(&b, "shoal_gpu_left_total 5\n", true);
+    /* the CPU alone */
+    json_object_set_new(c, "backend", json_string("cpu/avx2"));
+    json_object_set_new(c, "kernels_on_cpu", json_string(""));
+    b.n = 0;
+    assert_int_equal(api_metrics(report, &b), 0);
+    says(&b, "shoal_compute_info{backend=\"cpu/avx2\"} 1\n", true);
+    says(&b, "shoal_kernel_on_cpu", false);
+    /* a node that computes nothing */
+    json_object_set_new(report, "compute", json_null());
+    b.n = 0;
+    assert_int_equal(api_metrics(report, &b), 0);
+    says(&b, "shoal_compute_info", false);
+    b.n = 0;
+    assert_int_equal(api_health("ok", "k3", NULL, NULL, &b), 0);
+    says(&b, "\"compute\":null", true);
+    buf_free(&b);
+    json_decref(c);
+    json_decref(report);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_stops),     cmocka_unit_test(test_rules),
         cmocka_unit_test(test_ids),       cmocka_unit_test(test_messages),
-        cmocka_unit_test(test_responses),
+        cmocka_unit_test(test_responses), cmocka_unit_test(test_compute),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -123,7 +123,10 @@ static void t_as_run(void **state)
     v = ask_json(api, "/health", NULL, 200);
     assert_string_equal(str_of(v, "model"), "k3-demo");
     assert_int_equal(num_of(v, "peers"), 0);
+    assert_string_equal(str_of(json_object_get(v, "compute"), "backend"),
+                        str_of(json_object_get(run, "stats"), "backend"));
     json_decref(v);
+    assert_int_equal(ask_metric(api, "shoal_gpu_used"), 0);
     assert_int_equal(ask_metric(api, "shoal_requests_total"), 3);
     assert_true(ask_metric(api, "shoal_ram_bytes") > 0); /* of the node */
 

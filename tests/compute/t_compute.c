@@ -2,6 +2,7 @@
  * t_compute.c: what computes, by option, by what the GPU's self-test finds, and by what of it is
  * remembered. */
 #include "node/compute/compute.h"
+#include "node/compute/code.h"
 #include "node/compute/tested.h"
 
 #include "proto/base/file.h"
@@ -57,13 +58,34 @@ static struct compute_setup setup(enum compute_choice choice)
                                   .say = hear};
 }
 
-static const struct tested_key key = {"fake", "test 1", "shoal 1"};
+static struct code code; /* the compiled kernels of the fake, kept in the folder */
+static const struct tested_key key = {"fake", "test 1", "shoal 1", code.from};
+
+/* What the fake's kernels are compiled to stays in the folder; that is t_code's subject. */
+static int compile(void **state)
+{
+    const struct code_setup o = {.folder = folder, .program = "shoal 1"};
+    struct sh_device *d = fake_open(&fake);
+    char why[200];
+    int rc = d ? code_ready(d, &o, &code, why, sizeof why) : KERN_ENOMEM;
+    if (d) {
+        d->close(d);
+    }
+    return rc || !code.from[0];
+}
 
 static void forget(void)
 {
     char path[64];
     snprintf(path, sizeof path, "%s/gpu", folder);
     unlink(path);
+}
+
+static int remove_kernels(void)
+{
+    char cmd[80];
+    snprintf(cmd, sizeof cmd, "rm -rf %s/kernels", folder);
+    return system(cmd);
 }
 
 static void remember(const struct tested *t)
@@ -166,21 +188,28 @@ static void what_it_holds_for(void **state)
     k = key;
     k.program = "shoal 2";
     assert_false(tested_read(folder, &k, &got));
+    k = key;
+    k.code = "";
+    assert_false(tested_read(folder, &k, &got));
     /* files that make no sense, and those of a program with other kernels */
     static const char *const bad[] = {
-        "",
-        "{",
-        "[]",
-        "{\"gpu\":\"fake\",\"system\":\"test 1\",\"program\":\"shoal 1\"}",
-        "{\"gpu\":\"fake\",\"system\":\"test 1\",\"program\":\"shoal 1\",\"begun\":-1}",
-        "{\"gpu\":\"fake\",\"system\":\"test 1\",\"program\":\"shoal "
-        "1\",\"begun\":1,\"broken\":[3]}",
-        "{\"gpu\":\"fake\",\"system\":\"test 1\",\"program\":\"shoal 1\",\"begun\":1,"
-        "\"broken\":[\"nobody\"]}"};
+        "", "{", "[]", "{\"gpu\":\"fake\",\"system\":\"test 1\",\"program\":\"shoal 1\"}"};
+    /* the rest of an object that begins as it should */
+    static const char *const rest[] = {"", ",\"begun\":-1", ",\"begun\":1,\"broken\":[3]",
+                                       ",\"begun\":1,\"broken\":[\"nobody\"]"};
     char path[64];
     snprintf(path, sizeof path, "%s/gpu", folder);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         assert_int_equal(file_write_atomic(path, bad[i], strlen(bad[i]), 0644, NULL), 0);
+        assert_false(tested_read(folder, &key, &got));
+    }
+    for (size_t i = 0; i < sizeof rest / sizeof *rest; i++) {
+        char text[300];
+        snprintf(
+            text, sizeof text,
+            "{\"gpu\":\"fake\",\"system\":\"test 1\",\"program\":\"shoal 1\",\"code\":\"%s\"%s}",
+            key.code, rest[i]);
+        assert_int_equal(file_write_atomic(path, text, strlen(text), 0644, NULL), 0);
         assert_false(tested_read(folder, &key, &got));
     }
     forget();
@@ -226,11 +255,38 @@ static void never_ends(void **state)
     forget();
 }
 
+/* Kernels that are whole and taken, and compute something else than those that were tested: what is
+ * remembered does not hold for them. */
+static void other_code(void **state)
+{
+    struct compute_setup o = setup(COMPUTE_AUTO);
+    struct compute_report r;
+    struct tested good = {.done = true, .begun = 1};
+    remember(&good);
+    opens(&o, true, &r);
+    assert_true(r.kept_code && r.remembered);
+    assert_string_equal(r.on_cpu, "");
+    assert_int_equal(remove_kernels(), 0);
+    fake.wrong_code = SH_kda;
+    fake.in_buffer = 7;
+    o = setup(COMPUTE_AUTO);
+    opens(&o, true, &r);
+    assert_true(!r.kept_code && !r.remembered);
+    assert_string_equal(r.on_cpu, "kda");
+    fake.wrong_code = 0;
+    opens(&o, true, &r);
+    assert_true(r.kept_code && r.remembered);
+    assert_string_equal(r.on_cpu, "kda");
+    assert_int_equal(remove_kernels(), 0);
+    forget();
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(by_option), cmocka_unit_test(self_test),
-                                       cmocka_unit_test(what_it_holds_for),
-                                       cmocka_unit_test(products), cmocka_unit_test(never_ends)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(by_option),         cmocka_unit_test(self_test),
+        cmocka_unit_test(what_it_holds_for), cmocka_unit_test(products),
+        cmocka_unit_test(never_ends),        cmocka_unit_test(other_code)};
     if (!emu_usable()) {
         printf("this processor lacks what the emulation was compiled for: not run\n");
         return 0;
@@ -238,7 +294,7 @@ int main(void)
     if (!mkdtemp(folder)) {
         return 1;
     }
-    int r = cmocka_run_group_tests(tests, NULL, NULL);
+    int r = cmocka_run_group_tests(tests, compile, NULL);
     rmdir(folder);
     return r;
 }

@@ -2,6 +2,7 @@
  * t_compute_run.c: the engine of a node over a GPU that is late: the receipts of the CPU, in all
  * ways that a state can go. */
 #include "node/compute/compute.h"
+#include "node/compute/code.h"
 #include "node/compute/tested.h"
 #include "tests/engine/eng_kit.h"
 #include "tests/shaders/emu_backend.h"
@@ -48,7 +49,14 @@ static int device(void *ctx, struct sh_device **out, char *why, size_t size)
 static struct compute *gpu(struct fake_opts *fo)
 {
     struct tested t = {.done = true, .begun = 1};
-    const struct tested_key k = {"fake", "test 1", "t"};
+    const struct code_setup cs = {.folder = folder, .program = "t"};
+    struct code code;
+    char why[200];
+    struct sh_device *d = fake_open(fo);
+    assert_non_null(d);
+    assert_int_equal(code_ready(d, &cs, &code, why, sizeof why), 0);
+    d->close(d);
+    const struct tested_key k = {"fake", "test 1", "t", code.from};
     t.broken[SH_router] = t.broken[SH_mix_sum] = true;
     assert_int_equal(tested_write(folder, &k, &t, NULL), 0);
     struct compute_setup o = {.choice = COMPUTE_AUTO,
@@ -262,9 +270,7 @@ int main(int argc, char **argv)
         return 1;
     }
     int r = cmocka_run_group_tests(tests, NULL, NULL);
-    char path[64];
-    snprintf(path, sizeof path, "%s/gpu", folder);
-    unlink(path);
-    rmdir(folder);
-    return r;
+    char cmd[64];
+    snprintf(cmd, sizeof cmd, "rm -rf %s", folder);
+    return system(cmd) || r;
 }

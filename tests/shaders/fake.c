@@ -5,6 +5,7 @@
 #include "tests/shaders/emu_backend.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,6 +36,8 @@ struct fake {
     bool closing, failed;
     uint32_t rng;
 };
+
+static atomic_uint builds, loads;
 
 static uint32_t rnd(struct fake *f)
 {
@@ -215,6 +218,78 @@ static uint64_t fake_done(struct sh_device *d)
     return done;
 }
 
+/* ---- compiled kernels: a file that names what it was made of ---- */
+
+#define ARCHIVE \
+    "a fake's kernels for %s, %s, of %zu bytes that begin with %.20s; wrong: %d, salt %u\n"
+#define FILLING 60000 /* more than one write */
+
+static size_t archive_head(const struct fake *f, int wrong, unsigned salt, char out[400])
+{
+    return (size_t)snprintf(out, 400, ARCHIVE, f->d.name, f->d.system, f->d.text_size,
+                            (const char *)f->d.text, wrong, salt);
+}
+
+static int fake_build(struct sh_device *d, const char *file, bool *kept, char *why, size_t size)
+{
+    struct fake *f = (struct fake *)(void *)d;
+    char head[400];
+    size_t n = archive_head(f, f->o.wrong_code, f->o.salt, head);
+    FILE *out = file && !f->o.no_archive ? fopen(file, "wx") : NULL;
+    builds++;
+    *kept = false;
+    if (file && !out) {
+        snprintf(why, size, "the fake writes no archive");
+    }
+    if (out) {
+        bool ok = fwrite(head, 1, n, out) == n;
+        for (int i = 0; ok && i < (f->o.half ? FILLING / 2 : FILLING); i++) {
+            ok = putc('k', out) != EOF;
+        }
+        *kept = !fclose(out) && ok;
+    }
+    return 0;
+}
+
+static int fake_load(struct sh_device *d, const char *file, char *why, size_t size)
+{
+    struct fake *f = (struct fake *)(void *)d;
+    char want[400], got[400];
+    FILE *in = f->o.refuses ? NULL : fopen(file, "r");
+    int wrong = 0, filling = 0, c;
+    unsigned salt = 0;
+    loads++;
+    bool ok = in && fgets(got, sizeof got, in);
+    const char *tail = ok ? strrchr(got, ';') : NULL;
+    ok = tail && sscanf(tail, "; wrong: %d, salt %u", &wrong, &salt) == 2;
+    if (ok) {
+        (void)archive_head(f, wrong, salt, want);
+        while ((c = getc(in)) == 'k') {
+            filling++;
+        }
+        ok = !strcmp(got, want) && c == EOF && filling == FILLING;
+    }
+    if (in) {
+        fclose(in);
+    }
+    if (!ok) {
+        snprintf(why, size, "the fake does not take the file");
+        return KERN_ENOTSUP;
+    }
+    f->o.sabotage = wrong ? wrong : f->o.sabotage;
+    return 0;
+}
+
+unsigned fake_builds(void)
+{
+    return builds;
+}
+
+unsigned fake_loads(void)
+{
+    return loads;
+}
+
 static void fake_close(struct sh_device *d)
 {
     struct fake *f = (struct fake *)(void *)d;
@@ -242,7 +317,11 @@ struct sh_device *fake_open(const struct fake_opts *o)
     f->queue_end = &f->queue;
     f->d = (struct sh_device){
         .name = "fake",
-        .system = "test 1",
+        .system = o->system ? o->system : "test 1",
+        .text = o->text ? o->text : "kernel void all();",
+        .text_size = strlen(o->text ? o->text : "kernel void all();"),
+        .build = fake_build,
+        .load = fake_load,
         .limit = o->limit ? o->limit : (size_t)1 << 30,
         .alloc = fake_alloc,
         .free = fake_free,

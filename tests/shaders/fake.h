@@ -14,7 +14,18 @@ struct fake_opts {
     int sabotage;        /* a kernel whose result is falsified in one bit, or -1 */
     uint32_t in_buffer;  /* of this buffer's first word */
     uint64_t fail_batch; /* fails instead of running; 0 = none */
+    const char *system;  /* NULL: "test 1" */
+    const char *text;    /* what the kernels are "compiled" from; NULL: one text */
+    bool no_archive;     /* build writes nothing, */
+    bool refuses;        /* load takes nothing, */
+    bool half;           /* build ends in the middle of the file and does not notice */
+    uint32_t salt;       /* no two archives are the same: what build adds to this one */
+    int wrong_code;      /* who loads what build writes has this kernel sabotaged; 0: none */
 };
+
+/* Calls of build and of load to all fakes of this process, since it began. */
+unsigned fake_builds(void);
+unsigned fake_loads(void);
 
 /* NULL without memory or threads. */
 struct sh_device *fake_open(const struct fake_opts *o);

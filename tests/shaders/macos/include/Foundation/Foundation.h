@@ -33,6 +33,14 @@ __attribute__((objc_root_class)) @interface NSObject <NSObject> {
 @property(readonly, nullable) const char *UTF8String;
 @end
 
+@interface NSURL : NSObject
++ (NSURL *)fileURLWithPath:(NSString *)path;
+@end
+
+@interface NSArray<__covariant ObjectType> : NSObject
++ (instancetype)arrayWithObjects:(const ObjectType _Nonnull[_Nonnull])objects count:(NSUInteger)cnt;
+@end
+
 @interface NSError : NSObject
 @property(readonly, copy) NSString *localizedDescription;
 @end

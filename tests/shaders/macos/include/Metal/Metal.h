@@ -37,6 +37,9 @@ enum { MTLMathFloatingPointFunctionsPrecise = 1 };
     __attribute__((availability(macos, introduced = 15.0)));
 @end
 
+typedef NSUInteger MTLPipelineOption;
+enum { MTLPipelineOptionNone = 0, MTLPipelineOptionFailOnBinaryArchiveMiss = 1 << 2 };
+
 @protocol MTLBuffer <NSObject>
 - (void *)contents;
 @property(readonly) NSUInteger length;
@@ -47,6 +50,25 @@ enum { MTLMathFloatingPointFunctionsPrecise = 1 };
 
 @protocol MTLLibrary <NSObject>
 - (nullable id<MTLFunction>)newFunctionWithName:(NSString *)functionName;
+@end
+
+@class MTLComputePipelineDescriptor;
+@class MTLComputePipelineReflection;
+typedef MTLComputePipelineReflection *__autoreleasing MTLAutoreleasedComputePipelineReflection;
+
+@interface MTLBinaryArchiveDescriptor : NSObject
+@property(readwrite, nullable, nonatomic, copy) NSURL *url;
+@end
+
+@protocol MTLBinaryArchive <NSObject>
+- (BOOL)addComputePipelineFunctionsWithDescriptor:(MTLComputePipelineDescriptor *)descriptor
+                                            error:(NSError *_Nullable *_Nullable)error;
+- (BOOL)serializeToURL:(NSURL *)url error:(NSError *_Nullable *_Nullable)error;
+@end
+
+@interface MTLComputePipelineDescriptor : NSObject
+@property(nullable, readwrite, nonatomic, strong) id<MTLFunction> computeFunction;
+@property(readwrite, nullable, nonatomic, copy) NSArray<id<MTLBinaryArchive>> *binaryArchives;
 @end
 
 @protocol MTLComputePipelineState <NSObject>
@@ -94,9 +116,16 @@ typedef void (^MTLCommandBufferHandler)(id<MTLCommandBuffer>);
 - (nullable id<MTLLibrary>)newLibraryWithSource:(NSString *)source
                                         options:(nullable MTLCompileOptions *)options
                                           error:(NSError *_Nullable *_Nullable)error;
+- (nullable id<MTLLibrary>)newLibraryWithURL:(NSURL *)url
+                                       error:(NSError *_Nullable *_Nullable)error;
 - (nullable id<MTLComputePipelineState>)
-    newComputePipelineStateWithFunction:(id<MTLFunction>)computeFunction
-                                  error:(NSError *_Nullable *_Nullable)error;
+    newComputePipelineStateWithDescriptor:(MTLComputePipelineDescriptor *)descriptor
+                                  options:(MTLPipelineOption)options
+                               reflection:
+                                   (MTLAutoreleasedComputePipelineReflection _Nullable *_Nullable)reflection
+                                    error:(NSError *_Nullable *_Nullable)error;
+- (nullable id<MTLBinaryArchive>)newBinaryArchiveWithDescriptor:(MTLBinaryArchiveDescriptor *)descriptor
+                                                          error:(NSError *_Nullable *_Nullable)error;
 @end
 
 extern id<MTLDevice> _Nullable MTLCreateSystemDefaultDevice(void)
