@@ -171,9 +171,11 @@ static int work(struct cli *c, const struct adopt_opts *o, struct cli_home *h, c
     struct err e = {0};
     size_t changed = 0, models = 0;
     json_t *rows = json_array(), *answer = NULL;
-    int r = o->list     ? adopt_list_read(folder, &l, &e)
-            : o->forget ? named(dir, folder, &l, &e)
-                        : adopt_find(dir, &l, &e);
+    int r = o->list ? 0 : rest_writable(folder, "adopting or forgetting a folder", &e);
+    r = r           ? r
+        : o->list   ? adopt_list_read(folder, &l, &e)
+        : o->forget ? named(dir, folder, &l, &e)
+                    : adopt_find(dir, &l, &e);
     r = r || o->list || o->forget ? r : outside(folder, &l, &e);
     r = r || o->list ? r : adopt_list_change(folder, &l, !o->forget, &changed, &e);
     if (!r && h->path) { /* the node that runs, if one does: it has looked when it answers */

@@ -3,9 +3,12 @@
  */
 #include "node/cli/budget.h"
 #include "node/cli/cache.h"
+#include "node/store/at_rest.h"
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
 
 struct budget_opts {
     struct common_opts common;
@@ -42,20 +45,52 @@ static json_t *size_json(uint64_t v, uint64_t automatic)
     return v == automatic ? json_string("auto") : json_integer((json_int_t)v);
 }
 
+/* A budget is kept in a folder: a name that is not there is a mistake, but for the cache of a home
+ * that has not been used yet. */
+static int must_exist(const char *folder, const struct cli_home *h, struct err *e)
+{
+    struct stat sb;
+    const char *what = h->path ? h->path : folder;
+    if (!stat(what, &sb) && S_ISDIR(sb.st_mode)) {
+        return 0;
+    }
+    return err_set(e, ERR_NOTFOUND,
+                   h->path ? "there is no home %s: shoal init, shoal setup and shoal up make one"
+                           : "there is no cache at %s: shoal setup and shoal run make it, or make "
+                             "the folder first",
+                   what);
+}
+
+/* "": it can be had. Else what is wrong with it. */
+static const char *beyond(const char *folder, uint64_t budget, char out[160])
+{
+    struct statvfs v;
+    char size[CLI_NUM];
+    out[0] = 0;
+    if (budget && !statvfs(folder, &v) && budget / v.f_frsize > v.f_blocks) {
+        snprintf(out, 160,
+                 ", which is more than its whole volume has (%s): free space is what bounds it",
+                 cli_bytes((uint64_t)v.f_blocks * v.f_frsize, size));
+    }
+    return out;
+}
+
 /* Without a node: only what a later start will find. */
 static int say_kept(struct cli *c, const char *folder)
 {
     uint64_t budget, floor;
-    char a[CLI_NUM], b[CLI_NUM];
+    char a[CLI_NUM], b[CLI_NUM], more[160];
     store_kept_budget(folder, &budget, &floor);
     if (c->json) {
         return cli_json(c, json_pack("{s:b,s:s,s:o,s:o}", "running", 0, "folder", folder, "budget",
                                      size_json(budget, 0), "floor", size_json(floor, UINT64_MAX)));
     }
     printf("cache    %s, used by no running node\n", folder);
-    printf("budget   %s\n", budget ? cli_bytes(budget, a)
-                                   : "auto: what the volume has beside the "
-                                     "floor");
+    printf("budget   %s%s\n",
+           budget ? cli_bytes(budget, a)
+                  : "auto: what the volume has beside the "
+                    "floor",
+           beyond(folder, budget, more));
     printf("floor    %s\n", floor != UINT64_MAX ? cli_bytes(floor, b)
                                                 : "auto: a twentieth of the volume, at least "
                                                   "1 GiB, at most 32 GiB");
@@ -65,7 +100,7 @@ static int say_kept(struct cli *c, const char *folder)
 static int say_running(struct cli *c, const char *folder, json_t *limits)
 {
     struct store_budget b;
-    char words[CLI_BUDGET], used[CLI_NUM], day[CLI_NUM], others[CLI_NUM];
+    char words[CLI_BUDGET], used[CLI_NUM], day[CLI_NUM], others[CLI_NUM], more[160];
     if (c->json) {
         return cli_json(
             c, json_pack("{s:b,s:s,s:O}", "running", 1, "folder", folder, "limits", limits));
@@ -80,7 +115,7 @@ static int say_running(struct cli *c, const char *folder, json_t *limits)
         printf("         other models in it take %s, which count, too\n",
                cli_bytes(b.others, others));
     }
-    printf("budget   %s\n", cli_budget_words(&b, words));
+    printf("budget   %s%s\n", cli_budget_words(&b, words), beyond(folder, b.budget, more));
     if (b.used > b.may) {
         printf("         it comes down in small steps; what present requests need stays\n");
     }
@@ -107,6 +142,8 @@ static int run(struct cli *c, const void *opts, int argc, char **argv)
         cli_home_close(&h);
         return cli_usage(c, "%s", e.msg);
     }
+    r = r ? r : must_exist(folder.p, &h, &e);
+    r = r || !(argc || o->floor) ? r : rest_writable(folder.p, "a budget that is kept in it", &e);
     if (!r) {
         json_t *q = json_pack("{s:s}", "op", "budget");
         if (argc) {

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * cmd_cache_move.c: `shoal cache move`: the cache goes to another folder or volume. */
 #include "node/cli/cache.h"
+#include "node/store/at_rest.h"
+#include "node/store/place.h"
 #include "node/store/rest_move.h"
 #include "proto/base/clock.h"
 
@@ -81,7 +83,11 @@ static int run(struct cli *c, const void *opts, int argc, char **argv)
         struct rest_move mv = {
             .cache = named.p, .to = argv[0], .note = on_note, .progress = on_progress, .ctx = &rep};
         cli_catch_interrupts();
-        r = rest_move(&mv, &m, &e);
+        struct buf at;
+        buf_init(&at, PLACE_PATH_MAX);
+        r = !place_find(named.p, &at, NULL) ? rest_writable(at.p, "moving it", &e) : 0;
+        buf_free(&at);
+        r = r ? r : rest_move(&mv, &m, &e);
         status = r ? cli_fail(c, &e) : done(c, &m, (double)(clock_ns() - rep.started) * 1e-9);
     }
     buf_free(&named);

@@ -2,6 +2,7 @@
  * cmd_cache_rm.c: `shoal cache rm`: experts, or a whole model, leave the disk. */
 #include "node/cli/cache.h"
 #include "node/cli/states.h"
+#include "node/store/at_rest.h"
 #include "node/store/rest_room.h"
 
 #include <stdio.h>
@@ -112,6 +113,7 @@ static bool node_has(struct rm *m)
 static int find(struct rm *m, struct err *e)
 {
     int r = cache_where_open(m->c, &m->o->where, &m->h, &m->folder, e);
+    r = r ? r : rest_writable(m->folder.p, "removing", e);
     r = r ? r : rest_models(m->folder.p, &m->l, e);
     r = r ? r : cache_model(&m->l, m->folder.p, m->o->model, &m->x, e);
     if (!r) {

@@ -171,10 +171,13 @@ static int one(struct cli *c, const struct verify_opts *o, const struct cli_home
             printf("; adopted %llu, %s", (unsigned long long)out.lent,
                    cli_bytes(out.lent_bytes, b));
         }
-        printf(r.faults ? "; %llu faults" : "; %llu faults: all is right",
-               (unsigned long long)r.faults);
-        printf(o->repair && r.n ? "; %llu of %llu damaged objects fetched again\n" : "\n",
-               (unsigned long long)repaired, (unsigned long long)r.n);
+        printf("; %llu fault%s%s", (unsigned long long)r.faults, r.faults == 1 ? "" : "s",
+               r.faults ? "" : ": all is right");
+        if (o->repair && r.n) {
+            printf("; %llu of %llu damaged object%s fetched again", (unsigned long long)repaired,
+                   (unsigned long long)r.n, r.n == 1 ? "" : "s");
+        }
+        printf("\n");
     }
     free(r.ids);
     return code;
@@ -190,6 +193,7 @@ static int work(struct cli *c, const struct verify_opts *o, struct cli_home *h, 
     int r = access(folder, F_OK) == 0
                 ? rest_models(folder, &l, &e)
                 : err_set(&e, ERR_NOTFOUND, "there is no cache at %s", folder);
+    r = r || !o->repair ? r : rest_writable(folder, "a repair", &e);
     cli_catch_interrupts();
     for (size_t i = 0; i < l.n && !r; i++) {
         r = one(c, o, h, folder, &l.v[i], list, &all, &left, &e);
@@ -201,8 +205,14 @@ static int work(struct cli *c, const struct verify_opts *o, struct cli_home *h, 
                                       (json_int_t)left, "found", all.lines, "models", list));
         status = w ? w : status;
     } else if (!r) {
+        if (!l.n) {
+            printf("there is no model in the cache %s: nothing to verify\n", folder);
+        }
         if (left) {
-            printf("%llu damaged objects are fetched again when they are wanted, or by --repair\n",
+            printf(left == 1 ? "%llu damaged object is fetched again when it is wanted, or by "
+                               "--repair\n"
+                             : "%llu damaged objects are fetched again when they are wanted, or by "
+                               "--repair\n",
                    (unsigned long long)left);
         }
         int w = cli_write(c, "", 0);

@@ -10,6 +10,8 @@
 #include "node/cli/session.h"
 #include "node/cli/spine.h"
 #include "node/daemon/node.h"
+#include "node/store/budget.h"
+#include "node/store/chunk.h"
 #include "node/store/want.h"
 #include "proto/base/clock.h"
 
@@ -22,7 +24,9 @@
 #define LOOK_US 10000             /* between two looks at what has come */
 #define PEERS_MS 10000            /* what a peer has should not come from the origin */
 #define RATE_SECONDS 15           /* the rate is that of the last ones */
-#define SLACK ((uint64_t)4 << 20) /* catalog, journal, metadata: at least; and a 10,000th */
+#define SLACK ((uint64_t)4 << 20) /* the catalog's log and what is begun, while it is written */
+#define RECORD 300                /* bytes of an object in journal and catalog, */
+#define RECORD_CHUNK 100          /* and of each MiB of it; more than they are */
 
 struct setup_opts {
     struct common_opts common;
@@ -77,6 +81,7 @@ struct setup {
     /* bytes: wanted in all, on disk now, at the beginning; and of objects that had begun to come */
     uint64_t total, there, begun, unfinished;
     uint64_t spine_missing, missing, experts_here;
+    uint64_t records; /* of what is missing */
     double at[RATE_SECONDS + 1];
     uint64_t done_at[RATE_SECONDS + 1];
     size_t n_at;
@@ -140,6 +145,7 @@ static int count(struct setup *u, struct err *e)
             } else {
                 u->ids[u->n++] = id;
                 u->missing += o->size;
+                u->records += RECORD + RECORD_CHUNK * (o->size / CHUNK_SIZE + 1);
                 u->spine_missing += expert ? 0 : o->size;
             }
         }
@@ -148,9 +154,10 @@ static int count(struct setup *u, struct err *e)
     return 0;
 }
 
-static uint64_t with_slack(uint64_t bytes)
+/* `bytes` of what is missing, its records, and what is needed while it comes. */
+static uint64_t with_slack(const struct setup *u, uint64_t bytes)
 {
-    return bytes ? bytes + bytes / 10000 + SLACK : 0;
+    return bytes ? bytes + u->records + SLACK : 0;
 }
 
 /* What it will take and leave; ERR_FULL when it does not fit. Experts that are there make room for
@@ -158,20 +165,21 @@ static uint64_t with_slack(uint64_t bytes)
 static int check_room(struct setup *u, const struct store_budget *b, struct err *e)
 {
     char in_all[CLI_NUM], need[CLI_NUM], room[CLI_NUM], lack[CLI_NUM], size[CLI_NUM],
-        floor[CLI_NUM], why[200], hint[200] = "";
-    uint64_t wanted = with_slack(u->missing), gives_way = u->o->full ? 0 : u->experts_here;
+        floor[CLI_NUM], why[200], while_it[60] = "", hint[200] = "";
+    uint64_t wanted = with_slack(u, u->missing), stays = u->missing + u->records,
+             gives_way = u->o->full ? 0 : u->experts_here;
     uint64_t volume = (b->free > b->floor_now ? b->free - b->floor_now : 0) + gives_way;
     uint64_t kept = b->others + b->used - (gives_way < b->used ? gives_way : b->used);
     uint64_t budget = !b->budget ? UINT64_MAX : b->budget > kept ? b->budget - kept : 0;
     if (wanted <= volume && u->missing <= budget) {
         cli_note(u->c, "disk    it takes %s more and leaves %s free on the volume of %s",
-                 cli_bytes(wanted, need), cli_bytes(b->free > wanted ? b->free - wanted : 0, size),
+                 cli_bytes(stays, need), cli_bytes(b->free > stays ? b->free - stays : 0, size),
                  u->s.cache);
         return 0;
     }
     bool of_budget = u->missing > budget;
     uint64_t least = of_budget ? budget : volume, asked = of_budget ? u->missing : wanted;
-    uint64_t spine = of_budget ? u->spine_missing : with_slack(u->spine_missing);
+    uint64_t spine = of_budget ? u->spine_missing : with_slack(u, u->spine_missing);
     if (of_budget) {
         snprintf(why, sizeof why,
                  "the cache's budget of %s has room for %s: raise it (shoal cache "
@@ -182,16 +190,19 @@ static int check_room(struct setup *u, const struct store_budget *b, struct err 
                  "the volume has %s free, and %s are to stay free: free some, take another volume "
                  "(--home or --cache there), or lower --disk-floor",
                  cli_bytes(b->free, size), cli_bytes(b->floor_now, floor));
+        snprintf(while_it, sizeof while_it, " and %s while it is written",
+                 cli_bytes(wanted - stays, room));
     }
     if (u->o->full && spine <= least) {
         snprintf(hint, sizeof hint, "; without --full the spine alone fits, it takes %s",
                  cli_bytes(spine, size));
     }
     return err_set(e, ERR_FULL,
-                   "%s (%s) does not fit on the disk of %s: it needs %s more, %s lack: "
+                   "%s (%s) does not fit on the disk of %s: it needs %s more%s, %s lack: "
                    "%s%s",
                    u->o->full ? "the whole model" : "the spine", cli_bytes(u->total, in_all),
-                   u->s.cache, cli_bytes(asked, need), cli_bytes(asked - least, lack), why, hint);
+                   u->s.cache, cli_bytes(of_budget ? asked : stays, need), while_it,
+                   cli_bytes(asked - least, lack), why, hint);
 }
 
 /* ---- fetching ---- */
@@ -354,7 +365,15 @@ static int work(struct setup *u, struct err *e)
                  u->s.source);
         return settle_spine(u, e);
     }
-    int r = count(u, e);
+    struct err why = {0};
+    int closed = store_closed(u->s.st, &why), r = count(u, e);
+    if (!r && closed == ERR_REFUSED) {
+        r = err_set(e, ERR_REFUSED,
+                    "the cache %.400s: setup would write to it. What it holds can be used (shoal "
+                    "run); give "
+                    "another --home or --cache, or make it writable",
+                    why.msg);
+    }
     if (r) {
         return r;
     }
@@ -378,7 +397,7 @@ static int work(struct setup *u, struct err *e)
         tell(u);
         r = fetch(u, e);
     }
-    return r ? r : settle_spine(u, e);
+    return r || closed ? r : settle_spine(u, e); /* all is there, and the spine stays as it is */
 }
 
 static int run(struct cli *c, const void *opts, int argc, char **argv)

@@ -6,6 +6,7 @@
 #include "node/cli/states.h"
 #include "node/cli/verify.h"
 #include "node/daemon/node.h"
+#include "node/store/at_rest.h"
 
 #include <poll.h>
 #include <pthread.h>
@@ -228,6 +229,14 @@ static int open_node(struct up *u, const struct up_opts *o, struct err *e)
         memcpy(was, e->msg, sizeof was);
         err_set(e, r, "%.400s; --peer-listen HOST:PORT names another (port 0: any that is free)",
                 was);
+    }
+    struct err why = {0};
+    if (r && r != ERR_BUSY && r != ERR_ARG && rest_can_write(u->home.path, &why)) {
+        return err_set(e, why.code,
+                       "no node can run in %.200s, which it writes to: %.250s; %s, or give another "
+                       "--home (shoal run reads the cache there all the same)",
+                       u->home.path, why.msg,
+                       why.code == ERR_FULL ? "free some space there" : "make it writable");
     }
     return r ? cli_model_hint(u->source.p, e) : 0;
 }

@@ -9,6 +9,7 @@
 #include "node/demo/where.h"
 #include "node/routes/routes.h"
 #include "node/store/address.h"
+#include "node/store/at_rest.h"
 #include "node/store/hub.h"
 #include "node/store/upkeep.h"
 #include "proto/base/clock.h"
@@ -195,6 +196,16 @@ static void on_log(void *ctx, const char *line)
     live_log(s->live, line);
 }
 
+__attribute__((format(printf, 2, 3))) static void note(struct cli_session *s, const char *fmt, ...)
+{
+    char line[1000];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(line, sizeof line, fmt, ap);
+    va_end(ap);
+    live_log(s->live, line);
+}
+
 static int open_store(struct cli_session *s, const struct model_opts *o,
                       const struct compute_opts *k, struct err *e)
 {
@@ -213,13 +224,19 @@ static int open_store(struct cli_session *s, const struct model_opts *o,
                             .log = on_log,
                             .log_ctx = s};
     int r = 0;
+    struct err why = {0};
     if (s->compute) {
         so.mem = infer_store_mem(compute_backend(s->compute));
     }
     if (!s->borrowed && o->home) {
         struct node_opts no = {.home = o->home, .store = so, .brief = true};
         r = node_open(&no, &s->node, e);
-        if (!r && node_owner(s->node)) {
+        if (r && r != ERR_ARG &&
+            rest_can_write(o->home, &why)) { /* what the cache has can be used */
+            note(s, "peers   not asked, since no node can run here: %s", why.msg);
+            r = store_open(&so, &s->st, e);
+        }
+        if (!r && s->node && node_owner(s->node)) {
             /* What a peer has should not come from the origin only because it was asked first. */
             mesh_wait_peers(node_mesh(s->node), 1, MEET_MS);
         }
@@ -238,16 +255,6 @@ static int open_store(struct cli_session *s, const struct model_opts *o,
     s->store_ready = true;
     pthread_mutex_unlock(&s->lock);
     return 0;
-}
-
-__attribute__((format(printf, 2, 3))) static void note(struct cli_session *s, const char *fmt, ...)
-{
-    char line[1000];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(line, sizeof line, fmt, ap);
-    va_end(ap);
-    live_log(s->live, line);
 }
 
 static void routed(void *ctx, uint32_t layer, uint32_t rows, const uint32_t *ids, size_t n)

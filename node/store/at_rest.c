@@ -15,6 +15,25 @@
 #define LIST_MAX ((size_t)16 << 20)
 #define MODELS_MAX 256
 
+int rest_can_write(const char *dir, struct err *why)
+{
+    enum layout_state s = layout_state(dir, why);
+    return s == LAYOUT_FULL ? ERR_FULL : s == LAYOUT_LOCKED ? ERR_REFUSED : 0;
+}
+
+int rest_writable(const char *cache_dir, const char *what, struct err *e)
+{
+    struct err why = {0};
+    if (layout_state(cache_dir, &why) != LAYOUT_LOCKED) {
+        return 0;
+    }
+    return err_set(
+        e, ERR_REFUSED,
+        "the cache %.400s: %s would change it; make it writable (mount it so, or change its "
+        "permissions), or do it on the machine that owns it",
+        why.msg, what);
+}
+
 void rest_models_free(struct rest_models *l)
 {
     for (size_t i = 0; i < l->n; i++) {

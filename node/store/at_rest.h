@@ -8,6 +8,13 @@
 #include "node/model/model.h"
 #include "node/store/upkeep.h"
 
+/* 0, or ERR_FULL (the volume) or ERR_REFUSED (permissions, a read-only volume) and half a sentence:
+ * nothing can be written in this folder, or, where it is not there, beside it. It is tried. */
+int rest_can_write(const char *dir, struct err *why);
+/* May the cache be changed by who runs this? ERR_REFUSED: it may only be read, so `what` ("removing
+ * experts") cannot be done. A full volume, and a folder that is not there, are no reason. */
+int rest_writable(const char *cache_dir, const char *what, struct err *e);
+
 /* ---- models ---- */
 
 struct rest_model {

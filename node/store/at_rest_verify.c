@@ -22,6 +22,7 @@ struct work {
     struct disk *d;
     const struct model *m;
     uint8_t *in_journal; /* [objects] */
+    uint8_t *read;       /* [objects]: with deep, read as a whole already */
     uint64_t total;
 };
 
@@ -116,11 +117,11 @@ static void sizes(struct work *w)
         } else if (own) {
             w->out->objects++;
             w->out->bytes += size;
-            w->total += whole;
+            w->total += w->read[id] ? 0 : whole;
         } else if (lent) {
             w->out->lent++;
             w->out->lent_bytes += size;
-            w->total += size;
+            w->total += w->read[id] ? 0 : size;
         }
         free(p);
     }
@@ -173,12 +174,16 @@ static int journal(struct work *w, const char *cache_dir, struct err *e)
             r = journal_record(&b, id, dg) ? err_set(e, ERR_NOMEM, "out of memory") : 0;
         }
     }
+    bool closed = w->d->closed != LAYOUT_OPEN;
     if (!r && skipped) {
-        found(w, MODEL_NONE, "%llu bytes of %s are damaged: it is written anew",
-              (unsigned long long)skipped, w->d->journal);
-        r = write_journal(w, cache_dir, e);
+        found(w, MODEL_NONE, "%llu bytes of %s are damaged%s", (unsigned long long)skipped,
+              w->d->journal, closed ? "" : ": it is written anew");
+        r = closed ? 0 : write_journal(w, cache_dir, e);
     }
-    if (!r && missing) {
+    if (!r && missing && closed) {
+        found(w, MODEL_NONE, "%llu digests are missing in %s", (unsigned long long)missing,
+              w->d->journal);
+    } else if (!r && missing) {
         found(w, MODEL_NONE, "%llu digests were missing in %s: added from the catalog",
               (unsigned long long)missing, w->d->journal);
         r = skipped ? 0 : journal_append(w->d->journal, &b, e);
@@ -197,10 +202,34 @@ static bool go_on(struct work *w)
     return !w->out->stopped;
 }
 
+/* What was never looked at: own files without a digest, and what adopted folders offer. */
+static void look_all(struct work *w)
+{
+    for (uint32_t id = disk_look_next(w->d, 0); id != MODEL_NONE; id = disk_look_next(w->d, id)) {
+        w->total += model_object(w->m, id++)->size;
+    }
+    for (uint32_t id = disk_look_next(w->d, 0); id != MODEL_NONE && go_on(w);
+         id = disk_look_next(w->d, id)) {
+        struct err e = {0};
+        bool own = w->d->it[id].orphan;
+        int r = disk_look_at(w->d, id, NULL, &e);
+        if (r) {
+            found(w, own ? id : MODEL_NONE, "%s", e.msg);
+        } else {
+            w->read[id] = 1;
+        }
+        w->out->read_bytes += model_object(w->m, id++)->size;
+    }
+    w->total = w->out->read_bytes; /* sizes() adds what is there, read_all what is yet to read */
+}
+
 static void read_all(struct work *w)
 {
     for (uint32_t id = 0; id < model_object_count(w->m) && go_on(w); id++) {
         const struct digest *dg = disk_digest_of(w->d, id);
+        if (w->read[id]) {
+            continue;
+        }
         struct err e = {0};
         int r = 0;
         for (uint32_t i = 0; disk_has(w->d, id) && i < dg->n && !r && go_on(w); i++) {
@@ -230,26 +259,21 @@ int rest_verify(const char *cache_dir, const struct rest_model *x, const struct 
     }
     w.d = disk;
     w.in_journal = calloc(model_object_count(x->m) + 1, 1);
-    r = w.in_journal ? 0 : err_set(e, ERR_NOMEM, "out of memory");
+    w.read = calloc(model_object_count(x->m) + 1, 1);
+    r = w.in_journal && w.read ? 0 : err_set(e, ERR_NOMEM, "out of memory");
+    if (!r && o->deep) {
+        look_all(&w);
+    }
     if (!r) {
         names(&w);
         sizes(&w);
         r = journal(&w, cache_dir, e);
     }
-    for (uint32_t id = 0; !r && o->deep && go_on(&w); id++) { /* files without a digest */
-        struct err e1 = {0};
-        id = disk_look_next(disk, id);
-        if (id == MODEL_NONE) {
-            break;
-        }
-        if (disk->it[id].orphan && disk_look_at(disk, id, NULL, &e1)) {
-            found(&w, id, "%s", e1.msg);
-        }
-    }
     if (!r && o->deep) {
         read_all(&w);
     }
     free(w.in_journal);
+    free(w.read);
     disk_close(disk);
     return r ? r : out->stopped ? err_set(e, ERR_CANCELLED, "stopped") : 0;
 }

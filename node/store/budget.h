@@ -30,6 +30,9 @@ struct store_budget {
 };
 /* ERR_UNSUPPORTED: there is no disk tier. Any thread. */
 int store_get_budget(struct store *st, struct store_budget *out, struct err *e);
+/* 0, or why nothing is written to the cache now: ERR_FULL (the volume is full), ERR_REFUSED (it may
+ * only be read), and a sentence. Any thread. */
+int store_closed(struct store *st, struct err *why);
 /* From now on and, kept in the cache folder, for later starts. NULL leaves a number as it is; a
  * budget of 0 and a floor of UINT64_MAX mean automatic. Comes back at once. Any thread. */
 int store_set_budget(struct store *st, const uint64_t *budget, const uint64_t *floor,

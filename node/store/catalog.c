@@ -44,13 +44,20 @@ static bool is_damage(int rc)
 
 int catalog_sql_err(struct catalog *c, int rc, const char *what, struct err *e)
 {
+    int no = c->db && rc == SQLITE_IOERR ? sqlite3_system_errno(c->db) : 0;
+    if (no == ENOSPC || no == EDQUOT) { /* what SQLite calls an I/O error */
+        rc = SQLITE_FULL;
+    }
+    if (c->memory && rc == SQLITE_READONLY) {
+        return err_set(e, ERR_FULL, "the catalog %s cannot be written now", c->path);
+    }
     int code = rc == SQLITE_FULL    ? ERR_FULL
                : rc == SQLITE_BUSY  ? ERR_BUSY
                : rc == SQLITE_NOMEM ? ERR_NOMEM
                : is_damage(rc)      ? ERR_FORMAT
                                     : ERR_IO;
     return err_set(e, code, "the catalog %s: cannot %s: %s", c->path, what,
-                   c->db ? sqlite3_errmsg(c->db) : sqlite3_errstr(rc));
+                   c->db && rc != SQLITE_FULL ? sqlite3_errmsg(c->db) : sqlite3_errstr(rc));
 }
 
 int catalog_run(struct catalog *c, const char *sql)
@@ -62,10 +69,14 @@ int catalog_run(struct catalog *c, const char *sql)
 
 static int open_db(struct catalog *c, struct err *e)
 {
-    int rc = sqlite3_open_v2(c->path, &c->db,
-                             SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX |
-                                 SQLITE_OPEN_PRIVATECACHE,
-                             NULL);
+    int rc = c->memory ? 0
+                       : sqlite3_open_v2(c->path, &c->db,
+                                         SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE |
+                                             SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_PRIVATECACHE,
+                                         NULL);
+    if (!rc && !c->memory && sqlite3_db_readonly(c->db, "main") == 1) {
+        rc = SQLITE_READONLY;
+    }
     if (rc) {
         return catalog_sql_err(c, rc, "open it", e);
     }
@@ -131,7 +142,7 @@ static int open_db(struct catalog *c, struct err *e)
     return rc ? catalog_sql_err(c, rc, "prepare it", e) : 0;
 }
 
-static void close_db(struct catalog *c)
+sqlite3 *catalog_let_go(struct catalog *c)
 {
     sqlite3_stmt **kept[] = {&c->begin, &c->commit, &c->get, &c->touch};
     for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
@@ -139,8 +150,14 @@ static void close_db(struct catalog *c)
         *kept[i] = NULL;
     }
     catalog_adder_close(&c->adder);
-    sqlite3_close(c->db);
+    sqlite3 *db = c->db;
     c->db = NULL;
+    return db;
+}
+
+static void close_db(struct catalog *c)
+{
+    sqlite3_close(catalog_let_go(c));
 }
 
 static int model_no(struct catalog *c, const char *root, int64_t *no, struct err *e)
@@ -248,6 +265,23 @@ static int rebuild(struct catalog *c, uint64_t *rows, struct err *e)
     return r;
 }
 
+/* A database in memory: with what the file holds, or what the journals do. */
+static int open_memory(struct catalog *c, bool empty, struct err *e)
+{
+    uint64_t rows;
+    int r = catalog_memory(c, empty, e);
+    r = r ? r : open_db(c, e);
+    if (r == ERR_FORMAT && !empty) {
+        close_db(c);
+        return open_memory(c, true, e);
+    }
+    r = r || !c->was_empty ? r : rebuild(c, &rows, e);
+    if (!r) {
+        catalog_run(c, "PRAGMA query_only=1");
+    }
+    return r;
+}
+
 /* With the folder's lock: put the damaged files aside, begin anew. */
 static int set_aside(struct catalog *c, const char *why, struct err *e)
 {
@@ -287,6 +321,9 @@ static int repair(struct catalog *c, struct err *e)
     char why[300];
     snprintf(why, sizeof why, "%s", sqlite3_errmsg(c->db));
     close_db(c);
+    if (c->memory) {
+        return open_memory(c, true, e);
+    }
     int lock = layout_lock(c->cache_dir, e);
     if (lock < 0) {
         return e ? e->code : ERR_IO;
@@ -307,8 +344,39 @@ static int repair(struct catalog *c, struct err *e)
     return r;
 }
 
-int catalog_open(const char *cache_dir, void (*log)(void *ctx, const char *line), void *log_ctx,
-                 struct catalog **out, struct err *e)
+int catalog_open_file(struct catalog *c, struct err *e)
+{
+    int lock = layout_lock(c->cache_dir, e);
+    if (lock < 0) {
+        return e ? e->code : ERR_IO;
+    }
+    bool memory = c->memory;
+    struct err e1 = {0};
+    c->memory = false;
+    int r = open_db(c, &e1);
+    if (r == ERR_FORMAT) {
+        r = set_aside(c, e1.msg, e);
+    } else if (r && e) {
+        *e = e1;
+    } else if (!r && c->was_empty) {
+        uint64_t rows = 0;
+        r = rebuild(c, &rows, e);
+        if (!r && rows && c->log) {
+            char line[1200];
+            snprintf(line, sizeof line,
+                     "the catalog %s was missing or empty: rebuilt with %llu objects from the "
+                     "digest journals",
+                     c->path, (unsigned long long)rows);
+            c->log(c->log_ctx, line);
+        }
+    }
+    c->memory = memory;
+    layout_unlock(lock);
+    return r;
+}
+
+static int open_as(bool memory, const char *cache_dir, void (*log)(void *ctx, const char *line),
+                   void *log_ctx, struct catalog **out, struct err *e)
 {
     *out = NULL;
     struct catalog *c = calloc(1, sizeof *c);
@@ -316,43 +384,32 @@ int catalog_open(const char *cache_dir, void (*log)(void *ctx, const char *line)
         free(c);
         return err_set(e, ERR_NOMEM, "out of memory");
     }
+    c->memory = memory;
     c->log = log;
     c->log_ctx = log_ctx;
     c->cache_dir = strdup(cache_dir);
     c->path = layout_path("%s/catalog.sqlite", cache_dir);
-    int r = c->cache_dir && c->path ? 0 : err_set(e, ERR_NOMEM, "out of memory");
-    int lock = r ? -1 : layout_lock(cache_dir, e);
-    if (!r && lock < 0) {
-        r = e ? e->code : ERR_IO;
-    }
-    if (!r) {
-        struct err e1 = {0};
-        r = open_db(c, &e1);
-        if (r == ERR_FORMAT) {
-            r = set_aside(c, e1.msg, e);
-        } else if (r && e) {
-            *e = e1;
-        } else if (!r && c->was_empty) {
-            uint64_t rows = 0;
-            r = rebuild(c, &rows, e);
-            if (!r && rows && log) {
-                char line[1200];
-                snprintf(line, sizeof line,
-                         "the catalog %s was missing or empty: rebuilt with %llu objects from the "
-                         "digest "
-                         "journals",
-                         c->path, (unsigned long long)rows);
-                log(log_ctx, line);
-            }
-        }
-    }
-    layout_unlock(lock);
+    int r = !c->cache_dir || !c->path ? err_set(e, ERR_NOMEM, "out of memory")
+            : memory                  ? open_memory(c, false, e)
+                                      : catalog_open_file(c, e);
     if (r) {
         catalog_close(c);
         return r;
     }
     *out = c;
     return 0;
+}
+
+int catalog_open(const char *cache_dir, void (*log)(void *ctx, const char *line), void *log_ctx,
+                 struct catalog **out, struct err *e)
+{
+    return open_as(false, cache_dir, log, log_ctx, out, e);
+}
+
+int catalog_open_copy(const char *cache_dir, void (*log)(void *ctx, const char *line),
+                      void *log_ctx, struct catalog **out, struct err *e)
+{
+    return open_as(true, cache_dir, log, log_ctx, out, e);
 }
 
 void catalog_close(struct catalog *c)
@@ -431,7 +488,14 @@ struct model_arg {
 static int model_body(struct catalog *c, void *a, struct err *e)
 {
     struct model_arg *m = a;
-    return model_no(c, m->root, m->no, e);
+    if (c->memory) { /* this one row may be added to the copy */
+        catalog_run(c, "PRAGMA query_only=0");
+    }
+    int r = model_no(c, m->root, m->no, e);
+    if (c->memory) {
+        catalog_run(c, "PRAGMA query_only=1");
+    }
+    return r;
 }
 
 int catalog_model(struct catalog *c, const char *root_hex, int64_t *model, struct err *e)

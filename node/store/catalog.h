@@ -13,6 +13,11 @@ struct catalog; /* opaque */
 
 int catalog_open(const char *cache_dir, void (*log)(void *ctx, const char *line), void *log_ctx,
                  struct catalog **out, struct err *e);
+/* The same where nothing can be written: a copy in memory. What would write ends with ERR_FULL. */
+int catalog_open_copy(const char *cache_dir, void (*log)(void *ctx, const char *line),
+                      void *log_ctx, struct catalog **out, struct err *e);
+/* Such a copy gives way to the file. Else, and when it fails, all stays as it is. */
+int catalog_reopen(struct catalog *c, struct err *e);
 void catalog_close(struct catalog *c);
 
 /* The catalog's number of a model, by the hex digits of its root. */

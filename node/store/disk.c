@@ -6,7 +6,6 @@
 #include "node/store/disk_inner.h"
 #include "node/store/journal.h"
 #include "node/store/layout.h"
-#include "node/store/place.h"
 #include "node/store/uncached.h"
 #include "proto/base/file.h"
 
@@ -196,14 +195,16 @@ static void settle(struct disk *d)
                 d->used += disk_own_bytes(d, id);
                 d->adopt.orphans++;
                 disk_order_set(d, id);
-            } else if (p) {
+            } else if (p && d->closed != LAYOUT_LOCKED) {
                 unlink(p);
                 it->packed = 0;
             }
             free(p);
         }
     }
-    disk_form_settle(d);
+    if (!d->closed) {
+        disk_form_settle(d);
+    }
     if (d->adopt.orphans) {
         disk_log(d,
                  "%u cached objects in %s have no digest on record: each is read and compared with "
@@ -212,70 +213,14 @@ static void settle(struct disk *d)
     }
 }
 
-static void taken_over(void *ctx, uint32_t id, uint64_t bytes)
-{
-    struct disk *d = ctx;
-    d->it[id].partial = true;
-    d->it[id].partial_bytes = bytes;
-    d->partial_bytes += bytes;
-}
-
-/* Another model's root that could lie in a folder of this name: 64 digits, the first 16 the same.
- * Everything else in the file is damage. */
-static bool other_root(const struct buf *b, const char *hex)
-{
-    return b->n >= 64 && strspn(b->p, "0123456789abcdef") >= 64 && memcmp(b->p, hex, 16) == 0 &&
-           memcmp(b->p, hex, 64) != 0;
-}
-
-/* The folder of a model says which one it is: 16 digits in its name are no proof. */
-static int check_root(struct disk *d, const char *hex, struct err *e)
-{
-    char *p = layout_path("%s/root", d->dir);
-    if (!p) {
-        return err_set(e, ERR_NOMEM, "out of memory");
-    }
-    struct buf b;
-    buf_init(&b, 200);
-    struct err e1 = {0};
-    int r = file_read_all(p, &b, &e1);
-    if (!r && other_root(&b, hex)) {
-        r = err_set(e, ERR_FORMAT, "%s belongs to another model (its file \"root\" differs)",
-                    d->dir);
-    } else if (r || b.n < 64 || memcmp(b.p, hex, 64) != 0) {
-        r = file_write_atomic(p, hex, 64, 0600, e);
-    }
-    buf_free(&b);
-    free(p);
-    return r;
-}
-
 static int open_model(struct disk *d, struct err *e)
 {
     char hex[2 * SHA256_SIZE + 1];
     sha256_hex(model_root(d->o.m), hex);
-    int lock = layout_lock(d->o.cache_dir, e);
-    if (lock < 0) {
-        return e ? e->code : ERR_IO;
-    }
-    int r = place_still(d->o.cache_dir, e);
-    r = r ? r : file_mkdirs(d->dir, e);
+    int r = disk_prepare(d, hex, e);
     if (!r) {
-        r = check_root(d, hex, e);
-    }
-    if (!r) {
-        r = session_open(d->dir, d->n, taken_over, d, &d->session, e);
-    }
-    layout_sweep(d->o.cache_dir, false);
-    layout_sweep(d->dir, false);
-    char *same = layout_path("%s/same", d->dir);
-    if (same) {
-        layout_sweep(same, true);
-    }
-    free(same);
-    layout_unlock(lock);
-    if (!r) {
-        r = catalog_open(d->o.cache_dir, d->o.log, d->o.log_ctx, &d->cat, e);
+        r = d->closed ? catalog_open_copy(d->o.cache_dir, d->o.log, d->o.log_ctx, &d->cat, e)
+                      : catalog_open(d->o.cache_dir, d->o.log, d->o.log_ctx, &d->cat, e);
     }
     if (!r) {
         r = catalog_model(d->cat, hex, &d->model_no, e);
@@ -308,6 +253,22 @@ static int open_model(struct disk *d, struct err *e)
     return r;
 }
 
+/* What an opening that failed has left. */
+static void open_undo(struct disk *d)
+{
+    session_close(d->session);
+    book_close(d->book);
+    catalog_close(d->cat);
+    d->session = NULL;
+    d->book = NULL;
+    d->cat = NULL;
+    for (uint32_t id = 0; id < d->n; id++) {
+        free(d->it[id].digest);
+    }
+    memset(d->it, 0, d->n * sizeof *d->it);
+    d->partial_bytes = 0;
+}
+
 int disk_open(const struct disk_opts *o, struct disk **out, struct err *e)
 {
     *out = NULL;
@@ -326,7 +287,7 @@ int disk_open(const struct disk_opts *o, struct disk **out, struct err *e)
     d->quarantine_dir = d->dir ? layout_path("%s/quarantine", d->dir) : NULL;
     d->order = calloc(d->n ? d->n : 1, sizeof *d->order);
     if (!d->it || !d->order || !d->journal || !d->manifest || !d->quarantine_dir ||
-        pthread_mutex_init(&d->mu, NULL)) {
+        pthread_mutex_init(&d->mu, NULL) || pthread_mutex_init(&d->again, NULL)) {
         free(d->it);
         free(d->order);
         free(d->dir);
@@ -338,6 +299,10 @@ int disk_open(const struct disk_opts *o, struct disk **out, struct err *e)
     }
     int r = layout_prepare(o->cache_dir, e);
     if (!r) {
+        r = open_model(d, e);
+    }
+    if (r && r != ERR_NOMEM && r != ERR_BUSY && disk_close_for_writing(d)) {
+        open_undo(d);
         r = open_model(d, e);
     }
     if (r) {
@@ -392,6 +357,7 @@ void disk_close(struct disk *d)
     if (d->cat) {
         disk_save_use(d);
     }
+    disk_count_end(d);
     session_close(d->session);
     book_close(d->book);
     catalog_close(d->cat);
@@ -408,6 +374,7 @@ void disk_close(struct disk *d)
     adopt_close(d);
     disk_form_close(d);
     pthread_mutex_destroy(&d->mu);
+    pthread_mutex_destroy(&d->again);
     free(d->noted);
     free(d->rank);
     free(d->order);

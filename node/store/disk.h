@@ -47,6 +47,10 @@ struct disk_opts {
 int disk_open(const struct disk_opts *o, struct disk **out, struct err *e);
 void disk_close(struct disk *d);
 
+/* 0, or ERR_FULL (the volume) or ERR_REFUSED (it may only be read) and a sentence: nothing is
+ * written now. `look`: it is first tried to go on writing. Without mu. */
+int disk_closed(struct disk *d, bool look, struct err *e);
+
 bool disk_has(struct disk *d, uint32_t id);
 /* As disk_has, and looks whether another process has published it meanwhile. */
 bool disk_look(struct disk *d, uint32_t id);

@@ -124,6 +124,10 @@ uint64_t disk_packed(struct disk *d, uint32_t id)
 
 int disk_form_lock(struct disk *d, int *fd, struct err *e)
 {
+    *fd = -1;
+    if (disk_closed(d, true, e)) {
+        return e->code;
+    }
     char *p = layout_path("%s/forms.lock", d->dir);
     *fd = p ? open(p, O_RDWR | O_CREAT | O_CLOEXEC, 0600) : -1;
     int r = !p        ? err_set(e, ERR_NOMEM, "out of memory")

@@ -7,6 +7,7 @@
 #include "node/store/catalog.h"
 #include "node/store/disk.h"
 #include "node/store/disk_adopt.h"
+#include "node/store/layout.h"
 #include "node/store/packed.h"
 #include "node/store/quarantine.h"
 #include "node/store/session.h"
@@ -66,12 +67,18 @@ struct disk {
     struct adopt adopt;
     struct quarantine quarantine;
 
-    pthread_mutex_t mu; /* what follows */
+    pthread_mutex_t again;    /* one at a time looks whether it can be written again; before mu */
+    pthread_mutex_t mu;       /* what follows */
+    enum layout_state closed; /* nothing is written: there is no session, the catalog is a copy */
+    bool was_closed;
+    struct err closed_why;
     struct disk_item *it;
     uint64_t used, experts, others, reserved, partial_bytes, tick, kept_tick;
     uint32_t *order; /* [n]: what may leave, a heap: order[0] is the first (disk_order.c) */
     uint32_t n_order, n_stale; /* in order; marks "stale" and "litter" */
     uint64_t written;          /* bytes, since disk_written was asked */
+    uint64_t counted;          /* bytes of that day which are not in MODEL/written yet */
+    int32_t count_day;
     struct disk_kept kept[DISK_CHUNKS_KEPT];
     uint32_t *noted; /* [n]: whose presence has changed; NULL: nobody wants to know */
     uint32_t n_noted;
@@ -83,6 +90,12 @@ struct disk {
     uint8_t rank_most;
 };
 
+/* ---- disk_closed.c ---- */
+/* At open: the folders, and this process's own one (nothing of that while closed). */
+int disk_prepare(struct disk *d, const char *hex, struct err *e);
+/* At open, after a failure: is it that nothing can be written? Then it is closed from now on. */
+bool disk_close_for_writing(struct disk *d);
+
 void disk_log(struct disk *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* With mu: `id` enters, leaves or changes its place in the order of what leaves first, after its
  * presence, pins, last use or rank have changed. */
@@ -90,6 +103,7 @@ void disk_order_set(struct disk *d, uint32_t id);
 void disk_order_all(struct disk *d); /* the same for all */
 /* Bytes have been written to the cache; without mu. */
 void disk_wrote(struct disk *d, uint64_t bytes);
+void disk_count_end(struct disk *d); /* what it wrote goes to MODEL/written; at the end */
 /* With mu: reserve `size` bytes of budget and volume for an object, evicting for it. */
 int disk_room(struct disk *d, uint32_t id, uint64_t size, bool second, struct err *e);
 /* With mu: presence, or what is on record; noted for disk_changes. */

@@ -19,7 +19,11 @@
 int disk_record(struct disk *d, struct catalog_row *rows, size_t n, struct err *e)
 {
     struct buf b;
+    struct err why;
     int r = 0;
+    if (disk_closed(d, true, &why)) { /* it counts for this process alone */
+        return 0;
+    }
     buf_init(&b, JOURNAL_BATCH);
     pthread_mutex_lock(&d->mu);
     for (size_t i = 0; i < n; i++) {
@@ -195,7 +199,8 @@ static int record_one(struct disk *d, uint32_t id, const struct adopt_place *at,
         r = err_set(e, row.result, "another process has recorded other bytes of it");
     }
     struct err e1 = {0};
-    if (!r && at->folder && catalog_looked_add(d->cat, d->model_no, at->folder->key, &l, 1, &e1)) {
+    if (!r && at->folder && !disk_closed(d, false, &e1) &&
+        catalog_looked_add(d->cat, d->model_no, at->folder->key, &l, 1, &e1)) {
         disk_log(d, "%s: it will be read again after the next start", e1.msg);
     }
     return r;

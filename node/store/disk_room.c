@@ -28,7 +28,7 @@ static void drop_partials(struct disk *d)
 
 void disk_unfinished_locked(struct disk *d, uint32_t id)
 {
-    bool left = !session_remove(d->session, id);
+    bool left = d->session && !session_remove(d->session, id);
     d->n_stale += left && !d->it[id].litter;
     d->n_stale -= !left && d->it[id].litter;
     d->it[id].litter = left;
@@ -233,22 +233,6 @@ void disk_others(struct disk *d, uint64_t bytes)
     pthread_mutex_unlock(&d->mu);
 }
 
-void disk_wrote(struct disk *d, uint64_t bytes)
-{
-    pthread_mutex_lock(&d->mu);
-    d->written += bytes;
-    pthread_mutex_unlock(&d->mu);
-}
-
-uint64_t disk_written(struct disk *d)
-{
-    pthread_mutex_lock(&d->mu);
-    uint64_t n = d->written;
-    d->written = 0;
-    pthread_mutex_unlock(&d->mu);
-    return n;
-}
-
 /* With mu: bytes over the budget, or under the floor. What is under way is counted: it is to fit.
  */
 static uint64_t over_limits(const struct disk *d, bool floor)
@@ -271,7 +255,7 @@ static uint64_t over_limits(const struct disk *d, bool floor)
 uint64_t disk_trim(struct disk *d, size_t max, bool floor)
 {
     pthread_mutex_lock(&d->mu);
-    uint64_t over = over_limits(d, floor), used = d->used;
+    uint64_t over = d->closed == LAYOUT_LOCKED ? 0 : over_limits(d, floor), used = d->used;
     uint64_t partials = d->partial_bytes + d->quarantine.bytes;
     if (over && d->quarantine.bytes) {
         quarantine_clear(d);

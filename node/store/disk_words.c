@@ -97,7 +97,8 @@ static void changes_apply(struct changes *c)
             c->rows[i].last_use = d->it[c->rows[i].id].last_use;
         }
         pthread_mutex_unlock(&d->mu);
-        r = journal_append(d->journal, &c->journal, &e);
+        r = disk_closed(d, true, &e);
+        r = r ? r : journal_append(d->journal, &c->journal, &e);
         r = r ? r : catalog_settle(d->cat, d->model_no, c->rows, c->n, &e);
     }
     if (r) {

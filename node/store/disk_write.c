@@ -94,6 +94,10 @@ static int begin(struct disk *d, uint32_t id, bool loose, bool second, uint8_t *
     *out = NULL;
     uint64_t size = model_object(d->o.m, id)->size;
     uint32_t n = chunk_count(size);
+    struct err e1 = {0};
+    if (disk_closed(d, true, &e1)) {
+        return err_set(e, ERR_FULL, "%s", e1.msg);
+    }
     struct disk_file *f = calloc(1, sizeof *f);
     if (f) {
         f->fd = f->rec_fd = -1;
@@ -351,7 +355,7 @@ static int record(struct disk *d, struct disk_file *list, struct err *e)
         }
         pthread_mutex_lock(&d->mu);
         const struct disk_item *it = &d->it[f->id];
-        bool known = it->digest && it->digest->source != DIGEST_TAKEN_BACK &&
+        bool known = !d->was_closed && it->digest && it->digest->source != DIGEST_TAKEN_BACK &&
                      !digest_beats(f->digest, it->digest);
         rows[k] = (struct catalog_row){.id = f->id, .d = f->digest, .last_use = it->last_use};
         pthread_mutex_unlock(&d->mu);

@@ -4,6 +4,7 @@
 #include "node/store/engine.h"
 
 #include "node/store/disk.h"
+#include "node/store/layout.h"
 #include "node/store/origin.h"
 #include "proto/base/clock.h"
 
@@ -48,7 +49,19 @@ void eng_disk_trouble(struct store *st, const struct err *e)
     st->disk_trouble_at = clock_ns();
     pthread_mutex_unlock(&st->mu);
     if (news) {
-        eng_log(st, "%s: going on from memory, not everything is being cached", e->msg);
+        struct err why = *e;
+        enum layout_state s = st->cache_dir ? layout_state(st->cache_dir, &why) : LAYOUT_OPEN;
+        if (e->code == ERR_REFUSED) {
+            eng_log(st, "the cache %s: it is only read, what it lacks comes into memory alone",
+                    e->msg);
+        } else if (s == LAYOUT_FULL) {
+            eng_log(st,
+                    "%s: going on from memory, not everything is being cached; free some space "
+                    "there, and it is used again by itself",
+                    why.msg);
+        } else { /* of its own limits, or something that is no lack of space */
+            eng_log(st, "%s: going on from memory, not everything is being cached", e->msg);
+        }
     }
 }
 

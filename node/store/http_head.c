@@ -8,7 +8,7 @@
 #include <string.h>
 #include <strings.h>
 
-#define RETRY_AFTER_MAX_S 600
+#define RETRY_AFTER_MAX_S 86400 /* what is more than a day is no answer to "when" */
 
 static bool digits(const char **p, const char *end, uint64_t *out)
 {

@@ -21,7 +21,7 @@ struct http_head {
     uint64_t total;            /* of Content-Range; HTTP_UNKNOWN for "*" */
     uint64_t length;           /* Content-Length or HTTP_UNKNOWN */
     bool encoded;              /* a Content-Encoding other than identity */
-    uint64_t retry_after_ms;   /* 0: none; at most ten minutes */
+    uint64_t retry_after_ms;   /* 0: none; at most a day */
     int64_t retry_at;          /* Retry-After was a date: seconds since 1970, else 0 */
     int64_t date;              /* the server's clock, seconds since 1970; 0: not said */
     char etag[HTTP_ETAG_MAX];  /* strong entity tag; X-Linked-ETag if there is one */

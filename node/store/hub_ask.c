@@ -169,7 +169,13 @@ int hub_ask(const struct hub_name *n, const char *token, const char *ca_file,
             break;
         }
         uint64_t ms = a.head.retry_after_ms ? a.head.retry_after_ms : (uint64_t)WAIT_MS << i;
-        ms = ms > WAIT_MAX_MS ? WAIT_MAX_MS : ms;
+        if (ms > WAIT_MAX_MS) { /* nobody waits for that without a word, nor asks before it */
+            char why[sizeof e->msg];
+            memcpy(why, e->msg, sizeof why);
+            r = err_set(e, ERR_NET, "%.400s; it asks to come back in %llu s", why,
+                        (unsigned long long)(ms / 1000));
+            break;
+        }
         usleep((useconds_t)ms * 1000);
         r = 0;
     }

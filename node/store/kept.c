@@ -5,6 +5,7 @@
 #include "node/store/layout.h"
 #include "proto/base/file.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -195,7 +196,7 @@ size_t kept_written_load(const char *model_dir, struct kept_day out[KEPT_DAYS])
     struct buf b;
     struct err e;
     size_t n = 0;
-    char *p = layout_path("%s/written", model_dir);
+    char *p = layout_path("%s/" KEPT_WRITTEN, model_dir);
     buf_init(&b, FILE_MAX);
     if (p && !file_read_all(p, &b, &e) && b.n) {
         n = kept_written_parse(b.p, b.n, out);
@@ -205,14 +206,13 @@ size_t kept_written_load(const char *model_dir, struct kept_day out[KEPT_DAYS])
     return n;
 }
 
-int kept_written_add(const char *cache_dir, const char *model_dir, int32_t day, uint64_t bytes,
-                     struct err *e)
+/* With the cache folder's lock. */
+static int add_to(const char *model_dir, int32_t day, uint64_t bytes, struct err *e)
 {
     struct kept_day v[KEPT_DAYS];
     struct buf b;
-    char *p = layout_path("%s/written", model_dir);
-    int lock = p ? layout_lock(cache_dir, e) : -1;
-    int r = !p ? err_set(e, ERR_NOMEM, "out of memory") : lock < 0 ? ERR_IO : 0;
+    char *p = layout_path("%s/" KEPT_WRITTEN, model_dir);
+    int r = p ? 0 : err_set(e, ERR_NOMEM, "out of memory");
     buf_init(&b, FILE_MAX);
     if (!r) {
         size_t n = put_day(v, kept_written_load(model_dir, v), (struct kept_day){day, bytes});
@@ -223,8 +223,53 @@ int kept_written_add(const char *cache_dir, const char *model_dir, int32_t day, 
         }
         r = r ? err_set(e, r, "out of memory") : file_write_atomic(p, b.p, b.n, 0600, e);
     }
-    layout_unlock(lock);
     buf_free(&b);
     free(p);
     return r;
+}
+
+int kept_written_add(const char *cache_dir, const char *model_dir, int32_t day, uint64_t bytes,
+                     struct err *e)
+{
+    int lock = layout_lock(cache_dir, e);
+    int r = lock < 0 ? ERR_IO : add_to(model_dir, day, bytes, e);
+    layout_unlock(lock);
+    return r;
+}
+
+void kept_written_take(const char *model_dir, const char *session_dir)
+{
+    struct kept_day v[KEPT_DAYS];
+    struct err e;
+    size_t n = kept_written_load(session_dir, v);
+    for (size_t i = 0; i < n; i++) {
+        if (v[i].bytes) {
+            (void)add_to(model_dir, v[i].day, v[i].bytes, &e);
+        }
+    }
+}
+
+static uint64_t today_in(const char *dir)
+{
+    struct kept_day v[KEPT_DAYS];
+    size_t n = kept_written_load(dir, v);
+    return n && v[n - 1].day == kept_today() ? v[n - 1].bytes : 0;
+}
+
+uint64_t kept_written_today(const char *model_dir)
+{
+    char *tmp = layout_path("%s/tmp", model_dir);
+    DIR *d = tmp ? opendir(tmp) : NULL;
+    struct dirent *x;
+    uint64_t sum = today_in(model_dir);
+    while (d && (x = readdir(d))) {
+        char *p = strncmp(x->d_name, "s-", 2) ? NULL : layout_path("%s/%s", tmp, x->d_name);
+        sum += p ? today_in(p) : 0;
+        free(p);
+    }
+    if (d) {
+        closedir(d);
+    }
+    free(tmp);
+    return sum;
 }

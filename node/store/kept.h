@@ -34,6 +34,12 @@ void kept_date(int32_t day, char out[KEPT_DATE]);
 /* Days in ascending order; at most KEPT_DAYS. Lines that cannot be read are left out. */
 size_t kept_written_parse(const char *p, size_t n, struct kept_day out[KEPT_DAYS]);
 size_t kept_written_load(const char *model_dir, struct kept_day out[KEPT_DAYS]);
+/* Bytes written today by all processes: what is kept, and what those that run, or were killed, have
+ * in their own folders. */
+uint64_t kept_written_today(const char *model_dir);
+/* What is counted in a process's folder (session.h) is added to the model's. With the lock. */
+#define KEPT_WRITTEN "written"
+void kept_written_take(const char *model_dir, const char *session_dir);
 /* Adds to a day. Several processes may do so: the cache folder's lock is taken. */
 int kept_written_add(const char *cache_dir, const char *model_dir, int32_t day, uint64_t bytes,
                      struct err *e);

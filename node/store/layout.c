@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 char *layout_path(const char *fmt, ...)
@@ -63,6 +64,59 @@ int layout_lock(const char *cache_dir, struct err *e)
     }
     free(p);
     return fd;
+}
+
+#define PROBE ((size_t)256 << 10)
+
+static bool is_locked(int no)
+{
+    return no == EROFS || no == EACCES || no == EPERM;
+}
+
+/* 0, or why a file of some size cannot be written in this folder. */
+static int probe(const char *dir)
+{
+    char *p = layout_path("%s/probe.tmp%ld", dir, (long)getpid());
+    char *block = calloc(1, PROBE);
+    int fd = p && block ? open(p, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600) : -1;
+    int no = !p || !block ? ENOMEM : fd < 0 ? errno : 0;
+    if (fd >= 0) {
+        ssize_t k = write(fd, block, PROBE);
+        no = k < 0 ? errno : (size_t)k < PROBE ? ENOSPC : 0;
+        close(fd);
+        unlink(p);
+    }
+    free(block);
+    free(p);
+    return no;
+}
+
+enum layout_state layout_state(const char *dir, struct err *why)
+{
+    char *at = strdup(dir), *slash;
+    struct statvfs v;
+    int no = at ? 0 : ENOMEM;
+    while (at && access(at, F_OK) != 0 && (slash = strrchr(at, '/')) && slash > at) {
+        *slash = 0;
+    }
+    if (at) {
+        no = access(at, W_OK | X_OK) ? errno : 0;
+        no = is_locked(no) ? no : probe(at);
+    }
+    enum layout_state s = is_locked(no)                  ? LAYOUT_LOCKED
+                          : no == ENOSPC || no == EDQUOT ? LAYOUT_FULL
+                                                         : LAYOUT_OPEN;
+    if (s == LAYOUT_LOCKED) {
+        err_set(why, ERR_REFUSED, "%.300s cannot be written (%s)", dir, strerror(no));
+    } else if (s == LAYOUT_FULL) {
+        bool known = statvfs(at, &v) == 0;
+        err_set(why, ERR_FULL, "the volume of %.300s is full (%.1f of %.1f MB are free%s)", dir,
+                known ? (double)v.f_bavail * (double)v.f_frsize * 1e-6 : 0,
+                known ? (double)v.f_blocks * (double)v.f_frsize * 1e-6 : 0,
+                no == EDQUOT ? ", but the quota is used up" : "");
+    }
+    free(at);
+    return s;
 }
 
 void layout_unlock(int fd)

@@ -8,6 +8,10 @@
 #include "proto/base/err.h"
 
 char *layout_path(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* Can a folder be written, or its nearest parent, where it is not there? Tried by a small file that
+ * goes again. `why` (may be NULL): half a sentence about `dir`, ERR_FULL or ERR_REFUSED. */
+enum layout_state { LAYOUT_OPEN, LAYOUT_FULL, LAYOUT_LOCKED };
+enum layout_state layout_state(const char *dir, struct err *why);
 /* Make the cache folder and its marks. */
 int layout_prepare(const char *cache_dir, struct err *e);
 /* The lock of the whole folder, for short critical work (opening, repairing, lists): an open file

@@ -92,6 +92,7 @@ static int save_list(struct meta *m, struct err *e)
     if (!m->dir || !m->dirty) {
         return 0;
     }
+    struct err e1 = {0};
     struct buf b;
     buf_init(&b, META_LIST_MAX);
     char *p = layout_path("%s/origin.txt", m->dir);
@@ -99,12 +100,16 @@ static int save_list(struct meta *m, struct err *e)
     if (r) {
         r = err_set(e, r, "%s", err_text(r));
     } else {
-        int lock = layout_lock(m->cache_dir, e);
-        if (lock < 0) {
-            r = ERR_IO;
-        } else {
-            r = file_write_atomic(p, b.p, b.n, 0600, e);
-            layout_unlock(lock);
+        int lock = layout_lock(m->cache_dir, &e1);
+        r = lock < 0 ? e1.code : file_write_atomic(p, b.p, b.n, 0600, &e1);
+        layout_unlock(lock);
+        if (r && (m->closed || r == ERR_FULL)) { /* the disk tier says so */
+            free(p);
+            buf_free(&b);
+            return 0;
+        }
+        if (r && e) {
+            *e = e1;
         }
     }
     if (!r) {
@@ -160,6 +165,10 @@ int meta_open(const char *cache_dir, const char *address, struct origin *o,
             layout_unlock(lock);
         } else if (!r) {
             r = e ? e->code : ERR_IO;
+        }
+        if (r && r != ERR_NOMEM && layout_state(cache_dir, NULL)) {
+            m->closed = true;
+            r = 0;
         }
         if (!r) {
             r = load_list(m, e);
@@ -270,7 +279,7 @@ static int put(struct meta *m, const char *name, const void *bytes, size_t n, bo
         if (clock_ns() - m->saved > 100000000u) {
             save_list(m, &e1);
         }
-    } else if (!m->trouble) {
+    } else if (!m->trouble && !m->closed && e1.code != ERR_FULL) { /* the disk tier says those */
         m->trouble = true;
         meta_say(m, "metadata cannot be kept for the next start: %s", e1.msg);
     }

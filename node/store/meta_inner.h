@@ -24,6 +24,7 @@ struct meta {
     uint64_t given_asked;   /* clock_ns when peers were asked for it, 0: not yet */
     uint64_t peer_bytes;
     bool dirty, trouble;
+    bool closed;     /* the cache could not be written when it was opened; whose disk says so */
     uint64_t saved;  /* clock_ns */
     char *head_of;   /* the file whose first bytes these are, NULL: none */
     uint8_t head[8]; /* a shard begins with the length of its header */

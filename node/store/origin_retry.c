@@ -45,7 +45,7 @@ static void fail_part(struct origin *o, struct origin_part *p, const struct err 
 
 /* One line per failed attempt, but not more than one a second for the same trouble. */
 static void say_retry(struct origin *o, const struct origin_part *p, const struct err *e,
-                      uint64_t wait_ns, uint64_t now)
+                      uint64_t wait_ns, bool asked, uint64_t now)
 {
     pthread_mutex_lock(&o->mu);
     uint64_t what = chunk_xxh(e->msg, strlen(e->msg)) ^ chunk_xxh(p->name, strlen(p->name));
@@ -56,8 +56,8 @@ static void say_retry(struct origin *o, const struct origin_part *p, const struc
     }
     pthread_mutex_unlock(&o->mu);
     if (say) {
-        origin_say(o, "%s from %s: %s; trying again in %.1f s", p->name, o->host, e->msg,
-                   (double)wait_ns * 1e-9);
+        origin_say(o, "%s from %s: %s; %s in %.1f s", p->name, o->host, e->msg,
+                   asked ? "as it asks, trying again" : "trying again", (double)wait_ns * 1e-9);
     }
 }
 
@@ -125,7 +125,7 @@ void run_end(struct origin *o, struct run *r, enum http_verdict v, bool host_lev
         uint64_t wait = wait_ms ? wait_ms * 1000000u : backoff_ns(o, p->attempts);
         if (!over && !said) {
             said = true;
-            say_retry(o, p, &why, wait, now);
+            say_retry(o, p, &why, wait, wait_ms > 1, now);
         }
         pthread_mutex_lock(&o->mu);
         bool stopped = o->stop;

@@ -70,7 +70,7 @@ static void trim(struct disk *d, uint64_t bytes, int64_t since, struct quarantin
         all += v[i].size;
     }
     for (size_t i = 0; i < n; i++) {
-        if (all > bytes || v[i].since < since) {
+        if (d->closed != LAYOUT_LOCKED && (all > bytes || v[i].since < since)) {
             unlink(v[i].path);
             all -= v[i].size;
         } else {

@@ -2,6 +2,7 @@
  * rest_room.c: see rest_room.h. */
 #include "node/store/rest_room.h"
 
+#include "node/store/catalog_inner.h"
 #include "node/store/kept.h"
 #include "node/store/layout.h"
 #include "proto/base/file.h"
@@ -67,7 +68,7 @@ static sqlite3 *open_catalog(const char *cache_dir)
 /* use[id] of the model's objects, as far as the catalog can be read; the newest of all. */
 static uint64_t last_uses(const char *cache_dir, const char *root, uint64_t *use, uint32_t n)
 {
-    sqlite3 *db = open_catalog(cache_dir);
+    sqlite3 *db = layout_state(cache_dir, NULL) ? catalog_copy(cache_dir) : open_catalog(cache_dir);
     sqlite3_stmt *s = NULL;
     uint64_t newest = 0;
     if (db && !sqlite3_prepare_v2(db,
@@ -186,7 +187,6 @@ int rest_count(const char *cache_dir, const struct rest_model *x, struct rest_co
     static const char *const below[] = {"experts", "spine"};
     const struct model_config *mc = x->m ? model_config(x->m) : NULL;
     struct counting k = {out, x, mc ? mc->n_layers : 0, NULL};
-    struct kept_day days[KEPT_DAYS];
     char *dir = layout_path("%s/models/%s", cache_dir, x->folder);
     memset(out, 0, sizeof *out);
     k.by_layer = calloc(k.n_layers ? k.n_layers : 1, sizeof *k.by_layer);
@@ -211,10 +211,7 @@ int rest_count(const char *cache_dir, const struct rest_model *x, struct rest_co
         }
     }
     out->last_use = last_uses(cache_dir, x->root, NULL, 0);
-    size_t n = kept_written_load(dir, days);
-    if (n && days[n - 1].day == kept_today()) {
-        out->written_today = days[n - 1].bytes;
-    }
+    out->written_today = kept_written_today(dir);
     out->in_use = rest_in_use(dir, NULL);
     free(k.by_layer);
     free(dir);

@@ -2,6 +2,7 @@
  * session.c: see session.h. */
 #include "node/store/session.h"
 
+#include "node/store/kept.h"
 #include "node/store/layout.h"
 #include "proto/base/clock.h"
 #include "proto/base/file.h"
@@ -81,8 +82,24 @@ static int try_lock(const char *dir)
     return fd;
 }
 
+void session_count(const struct session *s, int32_t day, uint64_t bytes)
+{
+    char line[64], date[KEPT_DATE], *p = layout_path("%s/" KEPT_WRITTEN, s->dir);
+    struct err e;
+    kept_date(day, date);
+    /* of one length, so that it is never half new */
+    int n = snprintf(line, sizeof line, "%s %020" PRIu64 "\n", date, bytes);
+    int fd = p ? open(p, O_WRONLY | O_CREAT | O_CLOEXEC, 0600) : -1;
+    if (fd >= 0) {
+        (void)file_pwrite(fd, p, line, (size_t)n, 0, &e);
+        close(fd);
+    }
+    free(p);
+}
+
 struct adopt {
     struct session *s;
+    const char *model_dir;
     uint32_t n_objects;
     void (*adopted)(void *ctx, uint32_t id, uint64_t bytes);
     void *ctx;
@@ -148,6 +165,7 @@ static void sweep(const struct adopt *a, const char *tmp)
                 if (in) {
                     closedir(in);
                 }
+                kept_written_take(a->model_dir, dir);
                 remove_all(dir);
                 close(lock);
             }
@@ -192,7 +210,7 @@ int session_open(const char *model_dir, uint32_t n_objects,
         }
     }
     if (!r) {
-        struct adopt a = {s, n_objects, adopted, ctx};
+        struct adopt a = {s, model_dir, n_objects, adopted, ctx};
         sweep(&a, tmp);
     }
     free(tmp);

@@ -26,6 +26,11 @@ char *session_rec(const struct session *s, uint32_t id);
 /* False: something is left of it that could not be removed. */
 bool session_remove(const struct session *s, uint32_t id);
 
+/* How many bytes this process has written to the cache on that day, in its folder, in the form of a
+ * line of MODEL/written (kept.h), to which it is added with the folder. Not being able to keep it
+ * only makes a number of a report too small. */
+void session_count(const struct session *s, int32_t day, uint64_t bytes);
+
 #define SESSION_RECORD 56u
 void session_put_record(uint8_t out[SESSION_RECORD], uint32_t chunk, const struct chunk_sum *c);
 /* False: the record is torn, damaged or not of this chunk. */

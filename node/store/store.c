@@ -176,6 +176,10 @@ static int open_tiers(struct store *st, struct err *e)
             .known_ctx = st->meta,
         }; /* its limits come from trim_open */
         r = disk_open(&d, &st->disk, e);
+        struct err why = {0};
+        if (!r && disk_closed(st->disk, false, &why)) {
+            eng_disk_trouble(st, &why);
+        }
         r = r ? r : trim_open(st, e);
     }
     if (!r && st->disk) {

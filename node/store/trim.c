@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * trim.c: see budget.h: which limits the disk tier has, and the thread that comes down to them and
- * writes down what is to outlive the process: last uses, bytes written by day. */
+ * writes down when objects were used. */
 #include "node/store/budget.h"
 #include "node/store/disk.h"
 #include "node/store/engine.h"
@@ -37,8 +37,7 @@ struct trim {
     enum store_from budget_from, floor_from;
     uint64_t budget, floor, auto_floor;
     uint64_t soft, now; /* of the automatic floor what counts yet; of t->floor what counts */
-    uint64_t trimmed, written, unsaved, today_saved;
-    int32_t today;
+    uint64_t trimmed, written;
     bool said_over;
 
     /* of the thread alone */
@@ -131,51 +130,22 @@ int store_set_budget(struct store *st, const uint64_t *budget, const uint64_t *f
     return r;
 }
 
-/* With mu: what has been written since the last time; a new day begins at zero. */
-static void count_written(struct trim *t)
-{
-    uint64_t n = disk_written(t->st->disk);
-    t->written += n;
-    t->unsaved += n;
-}
-
-static uint64_t saved_of(struct trim *t, int32_t day)
-{
-    struct kept_day v[KEPT_DAYS];
-    size_t n = kept_written_load(disk_path(t->st->disk), v);
-    for (size_t i = 0; i < n; i++) {
-        if (v[i].day == day) {
-            return v[i].bytes;
-        }
-    }
-    return 0;
-}
-
-/* With mu. */
-static void save_written(struct trim *t)
-{
-    int32_t day = kept_today();
-    struct err e;
-    count_written(t);
-    if (t->unsaved &&
-        !kept_written_add(t->st->cache_dir, disk_path(t->st->disk), t->today, t->unsaved, &e)) {
-        t->unsaved = 0; /* else with the next ones */
-    }
-    t->today = day;
-    t->today_saved = saved_of(t, day);
-}
-
 void trim_numbers(struct store *st, uint64_t *written, uint64_t *today)
 {
     struct trim *t = st->trim;
     *written = *today = 0;
     if (t) {
         pthread_mutex_lock(&t->mu);
-        count_written(t);
+        t->written += disk_written(st->disk);
         *written = t->written;
-        *today = t->today_saved + t->unsaved;
         pthread_mutex_unlock(&t->mu);
+        *today = kept_written_today(disk_path(st->disk));
     }
+}
+
+int store_closed(struct store *st, struct err *why)
+{
+    return st->disk ? disk_closed(st->disk, true, why) : 0;
 }
 
 int store_get_budget(struct store *st, struct store_budget *out, struct err *e)
@@ -349,9 +319,6 @@ static void *trim_main(void *arg)
         come_down(t);
         if (now >= t->saved_at + SAVE_NS) {
             disk_save_use(t->st->disk);
-            pthread_mutex_lock(&t->mu);
-            save_written(t);
-            pthread_mutex_unlock(&t->mu);
             t->saved_at = now;
         }
         uint64_t next = clock_ns() + LOOK_NS;
@@ -383,8 +350,6 @@ int trim_open(struct store *st, struct err *e)
     t->given_budget = st->o.disk_budget != 0;
     t->given_floor = st->o.disk_floor != 0;
     t->saved_at = clock_ns();
-    t->today = kept_today();
-    t->today_saved = saved_of(t, t->today);
     disk_space(st->disk, &s);
     t->auto_floor = store_auto_floor(s.volume, s.free, s.used);
     t->soft = store_soft_floor(t->auto_floor, s.volume, s.volume ? s.free : UINT64_MAX);
@@ -419,9 +384,6 @@ void trim_stop(struct store *st)
     if (t->running) {
         pthread_join(t->thread, NULL);
     }
-    pthread_mutex_lock(&t->mu);
-    save_written(t);
-    pthread_mutex_unlock(&t->mu);
     pthread_cond_destroy(&t->cond);
     pthread_mutex_destroy(&t->mu);
     st->trim = NULL;

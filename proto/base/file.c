@@ -161,15 +161,15 @@ int file_write_atomic(const char *path, const void *p, size_t n, mode_t mode, st
     int fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode);
     int r = 0;
     if (fd < 0) {
-        r = err_sys(e, errno, "cannot create %s", tmp);
-    } else {
-        r = file_pwrite(fd, tmp, p, n, 0, e);
+        r = err_sys(e, errno, "cannot create %s", path);
+    } else { /* the name that is known is said, not the one that it has meanwhile */
+        r = file_pwrite(fd, path, p, n, 0, e);
         if (!r) {
-            r = file_sync(fd, tmp, e);
+            r = file_sync(fd, path, e);
         }
         close(fd);
         if (!r && rename(tmp, path) != 0) {
-            r = err_sys(e, errno, "cannot rename %s to %s", tmp, path);
+            r = err_sys(e, errno, "cannot put %s in place", path);
         }
         if (r) {
             unlink(tmp);

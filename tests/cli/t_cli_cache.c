@@ -15,7 +15,28 @@ static json_t *object(json_t *o, const char *key)
 
 static void t_budget_kept(void **state)
 {
-    char *dir = homes_new(), *cache = homes_at(dir, "c");
+    char *dir = homes_new(), *cache = homes_at(dir, "c"), *none = homes_at(dir, "none");
+    struct stat sb;
+    /* a mistyped name is no cache, and does not become one */
+    FAILS("there is no cache at", "cache", "budget", "--cache", cache);
+    FAILS("there is no cache at", "cache", "budget", "14M", "--cache", cache);
+    FAILS("there is no home", "cache", "budget", "14M", "--home", none);
+    FAILS("there is no cache at", "cache", "verify", "--cache", cache);
+    FAILS("there is no cache at", "cache", "verify", "--home", none);
+    assert_int_not_equal(stat(cache, &sb), 0);
+    assert_int_not_equal(stat(none, &sb), 0);
+    free(none);
+    assert_int_equal(mkdir(cache, 0700), 0);
+    struct spawn_result v;
+    SPAWN(&v, NULL, "cache", "verify", "--cache", cache);
+    assert_int_equal(v.status, 0);
+    assert_non_null(strstr(v.out.p, "there is no model in the cache"));
+    spawn_free(&v);
+    SPAWN(&v, NULL, "cache", "budget", "900000T", "--cache", cache);
+    assert_int_equal(v.status, 0);
+    assert_non_null(strstr(v.out.p, "more than its whole volume has"));
+    spawn_free(&v);
+    DO("cache", "budget", "auto", "--cache", cache);
     json_t *j = MUST("cache", "budget", "--cache", cache);
     assert_true(json_is_false(json_object_get(j, "running")));
     assert_string_equal(str_of(j, "budget"), "auto");

@@ -46,7 +46,7 @@ static void head(const char *p, size_t n)
         abort(); /* nothing else is the range that was asked for */
     }
     http_judge(&h, 0, HTTP_UNKNOWN, HTTP_UNKNOWN, &e);
-    if (h.retry_after_ms > 600000 || strlen(h.commit) >= sizeof h.commit ||
+    if (h.retry_after_ms > 86400000 || strlen(h.commit) >= sizeof h.commit ||
         strlen(h.etag) >= sizeof h.etag) {
         abort();
     }

@@ -263,7 +263,9 @@ static void t_head(void **s)
     judge("HTTP/1.1 503 x|Retry-After: 12|", 0, 1, 1, &h);
     assert_int_equal(h.retry_after_ms, 12000);
     judge("HTTP/1.1 503 x|Retry-After: 99999999999|", 0, 1, 1, &h);
-    assert_int_equal(h.retry_after_ms, 600000);
+    assert_int_equal(h.retry_after_ms, 86400000); /* a day at most */
+    judge("HTTP/1.1 429 x|Retry-After: 3600|", 0, 1, 1, &h);
+    assert_int_equal(h.retry_after_ms, 3600000); /* as it was asked */
     judge("HTTP/1.1 503 x|Retry-After: Sun, 09 Sep 2001 01:46:45 GMT|", 0, 1, 1, &h); /* 10^9 + 5 */
     assert_int_equal(h.retry_after_ms, 5000);
     judge("HTTP/1.1 503 x|Retry-After: Sun, 09 Sep 2001 01:46:35 GMT|", 0, 1, 1, &h);
