@@ -76,6 +76,11 @@
 #define FETCH_SAMPLE_NS (10 * FETCH_S)     /* without a chunk of one: the origin does not answer */
 #define FETCH_SAMPLE_WAIT_NS (3 * FETCH_S) /* for a smaller object */
 #define FETCH_SAMPLE_BYTES ((uint64_t)FETCH_RUN_MAX * STORAGE_CHUNK)
+/* Spot checks of everything else that does (fetch_spot.c): all members together compare one part in
+ * so many of what they get, a piece of each object. */
+#define FETCH_SPOT_SHARE 128
+#define FETCH_SPOT_MIN 64u
+#define FETCH_SPOT_MAX (64u << 10)
 /* Faults */
 #define FETCH_DEAD_MIN_NS (2 * FETCH_S) /* no byte for eight hedge times, within these bounds: */
 #define FETCH_DEAD_MAX_NS (8 * FETCH_S) /* its Gets are given up */
@@ -143,6 +148,11 @@ struct fetch_ops {
     /* What is under way there is wanted more. NULL: it is cancelled and asked for anew, so that
      * bytes that are coming already come twice. */
     void (*origin_raise)(void *ctx, uint64_t id, enum fetch_prio prio);
+    /* Compare bytes off .. off + n - 1 of the object that is being put, all of whose chunks came,
+     * with the origin's own: fetch_on_spot, not before this returns. Nonzero: it cannot be asked.
+     * NULL: there are no spot checks. */
+    int (*origin_spot)(void *ctx, uint64_t id, struct object_key k, uint64_t off, uint32_t n,
+                       enum fetch_prio prio);
     /* fetch_deadline has become earlier. May be NULL when it is read after every call. */
     void (*wake)(void *ctx);
     /* One line for the log, without a newline. May be NULL. */
@@ -280,6 +290,9 @@ void fetch_on_rtt(struct fetch *f, uint32_t peer, uint64_t ns);
 
 void fetch_on_origin_data(struct fetch *f, uint64_t id, uint32_t chunk, const uint8_t *p, size_t n,
                           const uint8_t *sha256);
+/* What came of a spot check (fetch_ops.origin_spot). `retry_ms` as in fetch_on_origin_fail. */
+enum fetch_spot { FETCH_SPOT_SAME, FETCH_SPOT_DIFFERS, FETCH_SPOT_FAILED };
+void fetch_on_spot(struct fetch *f, uint64_t id, enum fetch_spot what, uint64_t retry_ms);
 /* Nothing more comes for this id; `e` says why (may be NULL). The origin is not asked again for
  * `retry_ms` (0: FETCH_ORIGIN_RETRY_NS). */
 void fetch_on_origin_fail(struct fetch *f, uint64_t id, uint64_t retry_ms, const struct err *e);
@@ -364,6 +377,7 @@ struct fetch_stats {
     uint64_t late_chunks;       /* of the origin, kept though their Get was closed */
     uint64_t lease_bytes;       /* of peer_bytes: came by lease */
     uint64_t samples, sample_bytes, samples_false; /* objects compared with the origin's */
+    uint64_t spots, spot_bytes, spots_false;       /* pieces compared with the origin's */
     uint64_t uncompared; /* objects used on one member's word with no origin to compare it with */
     uint32_t waiting, begun, wants, peers;
     uint64_t buffered;  /* bytes of objects under way (the storage holds them) */

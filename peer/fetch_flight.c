@@ -196,7 +196,8 @@ void flight_undo(struct fetch *f, struct flight *fl, uint32_t i)
         fl->m[c->by].chunks--;
         fl->m[c->by].bytes -= n;
     }
-    c->done = false;
+    c->done = fl->spot_done = false;
+    fl->spot_id = 0;
     c->by = FETCH_NOBODY;
     fl->left += n;
     f->owed[fl->prio] += n;

@@ -10,6 +10,7 @@
  *   fetch_in.c    what comes from peers and the origin
  *   fetch_relay.c leases: the origin by way of another member
  *   fetch_sample.c what rests on one member's word alone, compared with the origin
+ *   fetch_spot.c  a piece of each object that does
  *   fetch_peer.c  peers: connection, records by node id, strikes and bans, rates
  *   fetch_have.c  sets of what a peer has
  *   fetch_stats.c numbers and sentences for people
@@ -125,6 +126,9 @@ struct flight {
     uint64_t retry_put;
     uint64_t held_since;
     bool asked_small, small_comes;
+    bool spot_done;            /* a piece of it equals the origin's */
+    uint64_t spot_id, spot_at; /* the check under way, 0: none; since when */
+    uint32_t spot_chunk, spot_n;
     struct link gets;  /* by get.in_flight */
     uint32_t n_gets;   /* of peers */
     struct fmember *m; /* [FETCH_MEMBERS_MAX] when begun */
@@ -293,6 +297,7 @@ struct fetch {
     uint64_t hedge_at;               /* not before this again */
     uint32_t n_held;                 /* objects that wait for a sample */
     uint64_t sample_quiet;           /* the origin gave none: not asked for one before */
+    uint64_t spot_id;                /* the latest check's number */
     uint64_t sample_trouble;         /* attempts at the origin have failed in a row, 0: not */
     struct closed_get closed[FETCH_CLOSED_MAX]; /* a ring */
     uint32_t n_closed;
@@ -518,6 +523,19 @@ void sample_drop(struct fetch *f, struct flight *fl); /* it ends */
 void sample_came(struct fetch *f, struct get *g, uint32_t chunk, bool same, size_t n);
 void sample_over(struct fetch *f, struct get *g); /* it is closed */
 void sample_failed(struct fetch *f);              /* the origin did not give one */
+/* Whose word chunk i is, if it is one member's alone; FETCH_NOBODY: it is not. */
+uint32_t sample_word(const struct flight *fl, uint32_t i);
+/* Nothing that rests on member m's word is kept of fl. */
+void sample_throw_away(struct fetch *f, struct flight *fl, uint32_t m);
+/* Nobody can tell: it counts as what it is, the word of one member. */
+void sample_uncompared(struct fetch *f, struct record *r);
+
+/* ---- fetch_spot.c ---- */
+/* All chunks of fl are there: on whose word alone one rests, if a piece is to be compared with the
+ * origin's before it is handed over; else FETCH_NOBODY. */
+uint32_t spot_due(const struct fetch *f, const struct flight *fl);
+/* The same, while it is held: ask, or wait. False: it is not waited for any longer. */
+bool spot_look(struct fetch *f, struct flight *fl);
 
 /* ---- fetch_stats.c ---- */
 /* A sentence: whom this object waits for. */

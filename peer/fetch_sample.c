@@ -3,7 +3,8 @@
  * are held, whole but not handed over, until chunks of some of them have been compared with the
  * origin: the first ones of each kind that came by that member's word. What is held and right is
  * handed over; one that differs ends the member's word, and all that is held on it is thrown away
- * and fetched again. The rules are in peer/README.md. */
+ * and fetched again. Of what comes by its word later a piece of each object is compared
+ * (fetch_spot.c). The rules are in peer/README.md. */
 #include "peer/fetch_int.h"
 
 #define NOT_ANSWERING_NS (60 * FETCH_S) /* then it is tried again */
@@ -13,9 +14,8 @@ static uint32_t kind_of(const struct flight *fl)
     return fl->key.kind ? 1 : 0;
 }
 
-/* Whose word chunk i is, if it is one member's alone; of a digest that only the storage knows: who
- * gave the bytes. */
-static uint32_t word_of(const struct flight *fl, uint32_t i)
+/* Of a digest that only the storage knows: who gave the bytes. */
+uint32_t sample_word(const struct flight *fl, uint32_t i)
 {
     const struct fchunk *c = &fl->c[i];
     if (c->basis != BASIS_ONE_MEMBER) {
@@ -31,7 +31,7 @@ static uint32_t unproven(const struct fetch *f, const struct flight *fl, uint32_
     uint32_t m = FETCH_NOBODY;
     *chunks = 0;
     for (uint32_t i = 0; i < fl->n; i++) {
-        uint32_t w = word_of(fl, i);
+        uint32_t w = sample_word(fl, i);
         if (w != FETCH_NOBODY && m == FETCH_NOBODY &&
             fl->m[w].rec->agreed[kind_of(fl)] < f->o.samples) {
             m = w;
@@ -55,8 +55,7 @@ static void hold_end(struct fetch *f, struct flight *fl)
     }
 }
 
-/* Nobody can tell: it counts as what it is, the word of one member. */
-static void uncompared(struct fetch *f, struct record *r)
+void sample_uncompared(struct fetch *f, struct record *r)
 {
     f->s.uncompared++;
     if (!r->said_uncompared) {
@@ -72,10 +71,13 @@ bool sample_holds(struct fetch *f, struct flight *fl)
 {
     uint32_t chunks, m = f->o.samples ? unproven(f, fl, &chunks) : FETCH_NOBODY;
     if (m == FETCH_NOBODY) {
+        m = spot_due(f, fl);
+    }
+    if (m == FETCH_NOBODY) {
         return false;
     }
     if (!answers(f) || fl->origin_failed) {
-        uncompared(f, fl->m[m].rec);
+        sample_uncompared(f, fl->m[m].rec);
         return false;
     }
     if (!fl->held) {
@@ -96,11 +98,10 @@ void sample_drop(struct fetch *f, struct flight *fl)
     hold_end(f, fl);
 }
 
-/* Nothing that rests on it is kept. */
-static void throw_away(struct fetch *f, struct flight *fl, uint32_t m)
+void sample_throw_away(struct fetch *f, struct flight *fl, uint32_t m)
 {
     for (uint32_t i = 0; i < fl->n; i++) {
-        if (word_of(fl, i) == m) {
+        if (sample_word(fl, i) == m) {
             flight_undo(f, fl, i);
             fl->c[i].basis = BASIS_NONE;
             fl->c[i].member = FETCH_NOBODY;
@@ -129,7 +130,7 @@ static void ask(struct fetch *f, struct flight *fl, uint32_t m, uint32_t chunks)
 {
     uint32_t k = rand_below(f, chunks), i = 0, n = fl->n;
     if (large(f, fl)) {
-        while (word_of(fl, i) != m || k-- > 0) {
+        while (sample_word(fl, i) != m || k-- > 0) {
             i++;
         }
         n = 1;
@@ -161,7 +162,7 @@ static void look(struct fetch *f, struct flight *fl)
     uint32_t chunks, m = unproven(f, fl, &chunks);
     struct record *r = m == FETCH_NOBODY ? NULL : fl->m[m].rec;
     if (r && r->disbelieved) {
-        throw_away(f, fl, m);
+        sample_throw_away(f, fl, m);
         return;
     }
     if (r && f->busy_until > f->now) {
@@ -177,6 +178,9 @@ static void look(struct fetch *f, struct flight *fl)
         }
         get_close(f, get_of_flight(fl->gets.next), true);
         f->sample_quiet = f->now + NOT_ANSWERING_NS;
+    }
+    if (!r && answers(f) && !fl->origin_failed && spot_look(f, fl)) {
+        return;
     }
     if (!r || !answers(f) || fl->origin_failed) {
         hold_end(f, fl);
@@ -217,6 +221,7 @@ void sample_came(struct fetch *f, struct get *g, uint32_t chunk, bool same, size
         bool last = g->open == 1ull << (chunk - g->first);
         f->s.samples += last && fl->held;
         r->agreed[kind_of(fl)] += last && fl->held;
+        g->fl->spot_done = true;
         return;
     }
     if (!fl->held) {

@@ -130,11 +130,14 @@ void word_put(struct fetch *f, struct flight *fl, enum basis least)
     bool two = least == BASIS_TWO_MEMBERS;
     for (uint32_t i = 0; i < fl->n_members; i++) {
         const struct fmember *m = &fl->m[i];
-        bool said = two && m->stated && !m->excluded && m->claimed >= BASIS_ORIGIN;
+        bool own = m->claimed >= BASIS_ORIGIN;
+        bool said = two && m->stated && !m->excluded && own;
         for (uint32_t k = 0; k < fl->n && !two && !said; k++) {
             said = fl->c[k].basis == BASIS_ONE_MEMBER && fl->c[k].member == i;
         }
-        too_many |= said && n == STORAGE_WORDS_MAX;
+        /* Who hands on what it was given vouches for nothing: it may be the word of anybody, also
+         * of one who has signed a statement; so it counts with nobody's, and nobody is to blame. */
+        too_many |= said && (n == STORAGE_WORDS_MAX || !own);
         if (said && n < STORAGE_WORDS_MAX) {
             memcpy(ids[n++], m->rec->id, SHA256_SIZE);
         }

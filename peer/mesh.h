@@ -51,6 +51,9 @@ struct mesh_origin {
     void (*raise)(void *ctx, uint64_t id, enum fetch_prio prio);
     /* A member heard that it wants to be left alone: begin nothing new there. May be NULL. */
     void (*busy)(void *ctx, uint64_t ms);
+    /* As fetch_ops.origin_spot; the answer comes by mesh_origin_spot. May be NULL. */
+    int (*spot)(void *ctx, uint64_t id, struct object_key k, uint64_t off, uint32_t n,
+                enum fetch_prio prio);
 };
 
 /* ---- signed statements about digests (peer/statement.h) ---- */
@@ -245,6 +248,8 @@ int mesh_have_changed(struct mesh *m, const struct object_key *added, size_t n_a
  * failure. `sha256` may be NULL: then the LAN thread computes it. */
 int mesh_origin_data(struct mesh *m, uint64_t id, uint32_t chunk, void *p, size_t n,
                      const uint8_t *sha256);
+/* code 0: the same bytes, ERR_DIGEST: others; else it could not be found out. */
+void mesh_origin_spot(struct mesh *m, uint64_t id, int code, uint64_t retry_ms);
 void mesh_origin_fail(struct mesh *m, uint64_t id, uint64_t retry_ms, const struct err *e);
 /* It has asked to be left alone for so long (Retry-After): that holds for all members. */
 void mesh_origin_busy(struct mesh *m, uint64_t ms);

@@ -132,6 +132,13 @@ static void op_origin_raise(void *ctx, uint64_t id, enum fetch_prio prio)
     m->origin.raise(m->origin.ctx, id, prio);
 }
 
+static int op_origin_spot(void *ctx, uint64_t id, struct object_key k, uint64_t off, uint32_t n,
+                          enum fetch_prio prio)
+{
+    struct mesh *m = ctx;
+    return m->origin.spot(m->origin.ctx, id, k, off, n, prio);
+}
+
 static void arm_fetch(struct mesh *m);
 
 static void on_fetch_timer(uv_timer_t *t)
@@ -182,6 +189,7 @@ int mesh_fetch_open(struct mesh *m, struct err *e)
         f.ops.origin_get = op_origin_get;
         f.ops.origin_cancel = op_origin_cancel;
         f.ops.origin_raise = m->o.origin->raise ? op_origin_raise : NULL;
+        f.ops.origin_spot = m->o.origin->spot ? op_origin_spot : NULL;
     }
     f.ops.wake = op_wake;
     f.ops.log = op_log;
@@ -488,6 +496,29 @@ void mesh_origin_fail(struct mesh *m, uint64_t id, uint64_t retry_ms, const stru
         n->retry_ms = retry_ms;
         n->has_err = e != NULL;
         n->err = e ? *e : n->err;
+        mesh_post(m, &n->n);
+    }
+}
+
+static void note_origin_spot(struct mesh *m, struct note *n)
+{
+    struct origin_note *x = (struct origin_note *)n;
+    if (m->fetch) {
+        fetch_on_spot(m->fetch, x->id, (enum fetch_spot)x->chunk, x->retry_ms);
+    }
+    free(x);
+}
+
+void mesh_origin_spot(struct mesh *m, uint64_t id, int code, uint64_t retry_ms)
+{
+    struct origin_note *n = calloc(1, sizeof *n);
+    if (n) {
+        n->n.run = note_origin_spot;
+        n->id = id;
+        n->chunk = !code                ? FETCH_SPOT_SAME
+                   : code == ERR_DIGEST ? FETCH_SPOT_DIFFERS
+                                        : FETCH_SPOT_FAILED;
+        n->retry_ms = retry_ms;
         mesh_post(m, &n->n);
     }
 }

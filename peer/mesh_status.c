@@ -269,19 +269,20 @@ static json_t *fetch_total_json(struct mesh *m)
     if (m->fetch) {
         fetch_get_stats(m->fetch, &s);
     }
-    return json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:i,s:i,s:f,s:b,s:{s:I,s:I,s:I,s:I},s:{"
-                     "s:I,s:I,s:I,s:I}}",
-                     "objects", (json_int_t)s.objects, "failed", (json_int_t)s.failed, "cancelled",
-                     (json_int_t)s.cancelled, "peer_bytes", (json_int_t)s.peer_bytes,
-                     "origin_bytes", (json_int_t)s.origin_bytes, "dup_bytes",
-                     (json_int_t)s.dup_bytes, "bad_chunks", (json_int_t)s.bad_chunks, "hedges",
-                     (json_int_t)s.hedges, "conflicts", (json_int_t)s.conflicts, "waiting",
-                     (int)s.waiting, "begun", (int)s.begun, "origin_rate", s.origin_rate,
-                     "origin_up", s.origin_up, "leases", "asked", (json_int_t)s.leases, "passed_on",
-                     (json_int_t)s.passed_on, "taken", (json_int_t)s.takes, "bytes",
-                     (json_int_t)s.lease_bytes, "samples", "compared", (json_int_t)s.samples,
-                     "bytes", (json_int_t)s.sample_bytes, "false", (json_int_t)s.samples_false,
-                     "uncompared", (json_int_t)s.uncompared);
+    return json_pack(
+        "{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:i,s:i,s:f,s:b,s:{s:I,s:I,s:I,s:I},s:{"
+        "s:I,s:I,s:I,s:I,s:I,s:I,s:I}}",
+        "objects", (json_int_t)s.objects, "failed", (json_int_t)s.failed, "cancelled",
+        (json_int_t)s.cancelled, "peer_bytes", (json_int_t)s.peer_bytes, "origin_bytes",
+        (json_int_t)s.origin_bytes, "dup_bytes", (json_int_t)s.dup_bytes, "bad_chunks",
+        (json_int_t)s.bad_chunks, "hedges", (json_int_t)s.hedges, "conflicts",
+        (json_int_t)s.conflicts, "waiting", (int)s.waiting, "begun", (int)s.begun, "origin_rate",
+        s.origin_rate, "origin_up", s.origin_up, "leases", "asked", (json_int_t)s.leases,
+        "passed_on", (json_int_t)s.passed_on, "taken", (json_int_t)s.takes, "bytes",
+        (json_int_t)s.lease_bytes, "samples", "compared", (json_int_t)s.samples, "bytes",
+        (json_int_t)s.sample_bytes, "false", (json_int_t)s.samples_false, "uncompared",
+        (json_int_t)s.uncompared, "pieces", (json_int_t)s.spots, "piece_bytes",
+        (json_int_t)s.spot_bytes, "pieces_false", (json_int_t)s.spots_false);
 }
 
 /* ---- status ---- */

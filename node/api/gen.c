@@ -41,9 +41,10 @@ struct gen {
     struct choice *c;
     atomic_size_t left; /* choices that are not over, and one while they are being submitted */
     struct gen_usage usage;
-    struct err err;     /* of the engine's thread */
-    struct err late;    /* a submission that failed after others had begun */
-    atomic_bool failed; /* the others are of no use */
+    enum store_rests rests; /* the weakest of all choices' */
+    struct err err;         /* of the engine's thread */
+    struct err late;        /* a submission that failed after others had begun */
+    atomic_bool failed;     /* the others are of no use */
     atomic_uint refs;
 };
 
@@ -316,6 +317,21 @@ static void cancel_all(struct gen *g)
     }
 }
 
+/* Before the answer, where it is sent as a whole; else in a comment of the stream, which clients
+ * pass over: its headers are gone, and a field that a client's types do not know would be refused.
+ */
+static void tell_basis(struct gen *g)
+{
+    const char *name = store_rests_name(g->rests);
+    char line[64];
+    if (g->env.rests) {
+        atomic_fetch_add(&g->env.by_basis[g->rests], 1);
+        web_add_header(g->req, "X-Shoal-Basis", name);
+        snprintf(line, sizeof line, ": basis %s\n\n", name);
+        web_write(g->req, line, strlen(line));
+    }
+}
+
 /* One choice less, or the submitting is through: who is last tells the end. */
 static void one_less(struct gen *g)
 {
@@ -326,6 +342,7 @@ static void one_less(struct gen *g)
     if (e) {
         tell(g, (struct gen_event){.type = GEN_FAIL, .err = e});
     } else {
+        tell_basis(g);
         tell(g, (struct gen_event){.type = GEN_DONE, .usage = &g->usage});
     }
 }
@@ -345,6 +362,10 @@ static void on_end(void *ctx, const struct engine_end *end)
     g->usage.prefill_s = end->prefill_s;
     g->usage.decode_s = end->decode_s > g->usage.decode_s ? end->decode_s : g->usage.decode_s;
     if (!g->err.code) {
+        if (g->env.rests) {
+            enum store_rests b = g->env.rests(g->env.rests_ctx, &end->since);
+            g->rests = b < g->rests ? b : g->rests;
+        }
         finish_text(c);
         keep_state(c, end->job);
         choice_over(c, end);
@@ -492,6 +513,7 @@ int gen_start(const struct gen_env *env, struct web_req *req, struct gen_ask *a,
     g->a = *a;
     g->format = format;
     g->ctx = ctx;
+    g->rests = STORE_MANIFEST;
     atomic_init(&g->refs, 1);
     atomic_init(&g->left, 1);
     int r = 0;

@@ -9,8 +9,11 @@
 #include "node/api/web.h"
 #include "node/api/stops.h"
 #include "node/engine/engine.h"
+#include "node/store/used.h"
 #include "node/text/chat.h"
 #include "node/text/parse.h"
+
+#include <stdatomic.h>
 
 #define GEN_CHOICES_MAX 16
 #define GEN_MAX_TOKENS 1000000u
@@ -97,6 +100,10 @@ struct gen_env {
     size_t n_stop_ids;
     const uint32_t *script; /* tests */
     size_t n_script;
+    /* As oai_opts.rests; answers are counted by it in by_basis[STORE_BASES]. */
+    enum store_rests (*rests)(void *ctx, const struct store_since *since);
+    void *rests_ctx;
+    atomic_ullong *by_basis;
 };
 
 /* Begins. On success *a is empty and format->free(ctx) will be called after the last event; on

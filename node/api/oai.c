@@ -308,6 +308,15 @@ int oai_metrics(struct oai *a, struct buf *out)
         r = buf_addf(out, "shoal_http_answers_total{status=\"%s\"} %llu\n", names[i],
                      (unsigned long long)atomic_load(&a->answers[i]));
     }
+    if (!r && a->o.rests) {
+        r = buf_adds(out, "# HELP shoal_basis_answers_total Answers by the weakest of what the "
+                          "bytes they were computed of rest on.\n"
+                          "# TYPE shoal_basis_answers_total counter\n");
+        for (unsigned i = 0; i < STORE_BASES && !r; i++) {
+            r = buf_addf(out, "shoal_basis_answers_total{on=\"%s\"} %llu\n",
+                         store_rests_name((enum store_rests)i), atomic_load(&a->by_basis[i]));
+        }
+    }
     const struct sample http[] = {
         {"shoal_http_connections", "gauge", "Connections to the API.", NULL, h.connections},
         {"shoal_http_gone_total", "counter", "Answers whose client went away.", NULL,
@@ -458,8 +467,8 @@ void oai_ready(struct oai *a, const struct oai_model *m)
 {
     char root[2 * SHA256_SIZE + 1];
     a->m = *m;
-    a->env = (struct gen_env){m->engine,     m->tok,      a->m.stop_ids,
-                              m->n_stop_ids, a->o.script, a->o.n_script};
+    a->env = (struct gen_env){m->engine,     m->tok,     a->m.stop_ids, m->n_stop_ids, a->o.script,
+                              a->o.n_script, a->o.rests, a->o.ctx,      a->by_basis};
     sha256_hex(model_root(m->m), root);
     snprintf(a->fingerprint, sizeof a->fingerprint, "fp_%.16s_n%d_bf16", root,
              SHOAL_NUMERICS_VERSION);

@@ -7,6 +7,7 @@
 
 #include "node/api/web.h"
 #include "node/engine/engine.h"
+#include "node/store/used.h"
 #include "node/text/chat.h"
 
 #define OAI_STOP_IDS 4
@@ -32,6 +33,9 @@ struct oai_opts {
     /* JSON for GET /health and text for GET /metrics, appended; any thread. May be NULL. */
     int (*health)(void *ctx, struct buf *out, bool *ready);
     int (*metrics)(void *ctx, struct buf *out);
+    /* The weakest of what the bytes used since then rest on (store_rest), on the engine's thread:
+     * told with each answer. NULL: not told. */
+    enum store_rests (*rests)(void *ctx, const struct store_since *since);
     void *ctx;
 };
 

@@ -27,6 +27,7 @@ struct oai {
     struct gen_env env;
     char fingerprint[OAI_FINGERPRINT];
     atomic_uint_least64_t answers[6]; /* by status: 200, 400, 401/403, 404, 429, 5xx */
+    atomic_ullong by_basis[STORE_BASES];
 };
 
 /* ---- errors ---- */

@@ -212,6 +212,7 @@ enum MHD_Result web_queue(struct web_req *r)
         MHD_add_response_header(m, "Access-Control-Allow-Headers",
                                 "authorization, content-type, x-api-key, anthropic-version");
         MHD_add_response_header(m, "Access-Control-Allow-Methods", "GET, POST, OPTIONS");
+        MHD_add_response_header(m, "Access-Control-Expose-Headers", "X-Shoal-Basis");
     }
     for (size_t i = 0; i < r->n_added; i++) {
         MHD_add_response_header(m, r->added[i].name, r->added[i].value);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * cmd_logits.c: `shoal logits`: the logits of every position of a prompt, into a file. */
 #include "node/cli/session.h"
+#include "node/infer/logits.h"
 #include "proto/base/clock.h"
 #include "proto/base/file.h"
 #include "proto/base/num.h"
@@ -12,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-struct logits_opts {
+struct logits_cmd {
     struct common_opts common;
     struct model_opts model;
     struct compute_opts compute;
@@ -20,7 +21,7 @@ struct logits_opts {
     bool special;
 };
 
-#define AT(f) offsetof(struct logits_opts, f)
+#define AT(f) offsetof(struct logits_cmd, f)
 static const struct opt own_opts[] = {
     {"ids", "1,2,3", "token ids", OPT_TEXT, AT(ids), 0, 0, NULL},
     {"prompt", "TEXT", "raw text in place of --ids", OPT_TEXT, AT(prompt), 0, 0, NULL},
@@ -40,42 +41,52 @@ static const struct opt_group groups[] = {
 
 #define CHUNK_BYTES ((size_t)64 << 20) /* logits held in memory at a time */
 
-/* All rows to fd, little-endian. */
+struct writer {
+    struct cli_session *s;
+    int fd;
+    const char *name;
+    uint8_t *bytes;
+    size_t vocab, all;
+};
+
+/* Rows to the file, little-endian. */
+static int on_rows(void *ctx, size_t at, size_t n, const float *logits, struct err *e)
+{
+    struct writer *w = ctx;
+    for (size_t i = 0; i < n * w->vocab; i++) {
+        uint32_t u;
+        memcpy(&u, &logits[i], 4);
+        num_put_le32(w->bytes + 4 * i, u);
+    }
+    cli_session_phase(w->s, PHASE_PREFILL, at + n, w->all);
+    return file_pwrite(w->fd, w->name, w->bytes, n * w->vocab * 4, (uint64_t)at * w->vocab * 4, e);
+}
+
+static void on_again(void *ctx, const char *why)
+{
+    struct writer *w = ctx;
+    cli_note(w->s->c, "all of it is computed anew: %s", why);
+    cli_session_phase(w->s, PHASE_PREFILL, 0, w->all);
+}
+
 static int write_rows(struct cli_session *s, const struct tok_ids *ids, int fd, const char *name,
-                      struct err *e)
+                      struct logits_result *out, struct err *e)
 {
     size_t vocab = model_config(s->m)->vocab, chunk = CHUNK_BYTES / (vocab * 4);
     chunk = chunk < 1 ? 1 : chunk > s->chunk ? s->chunk : chunk;
-    struct infer_state *st = NULL;
-    float *logits = malloc(chunk * vocab * sizeof *logits);
-    struct infer_row *rows = calloc(chunk, sizeof *rows);
-    uint8_t *bytes = malloc(chunk * vocab * 4);
-    int r = logits && rows && bytes ? infer_state_new(s->f, &st, e)
-                                    : err_set(e, ERR_NOMEM, "no memory for the logits");
-    for (size_t at = 0; at < ids->n && !r; at += chunk) {
-        size_t n = ids->n - at < chunk ? ids->n - at : chunk;
-        cli_session_phase(s, PHASE_PREFILL, at, ids->n);
-        for (size_t i = 0; i < n; i++) {
-            rows[i] = (struct infer_row){st, ids->v[at + i], true};
-        }
-        r = infer_forward(s->f, rows, n, logits, e);
-        for (size_t i = 0; i < n * vocab && !r; i++) {
-            uint32_t u;
-            memcpy(&u, &logits[i], 4);
-            num_put_le32(bytes + 4 * i, u);
-        }
-        r = r ? r : file_pwrite(fd, name, bytes, n * vocab * 4, (uint64_t)at * vocab * 4, e);
-    }
+    struct writer w = {s, fd, name, malloc(chunk * vocab * 4), vocab, ids->n};
+    struct logits_opts o = {
+        .ids = ids->v, .n = ids->n, .chunk = chunk, .rows = on_rows, .again = on_again, .ctx = &w};
+    cli_session_phase(s, PHASE_PREFILL, 0, ids->n);
+    int r = w.bytes ? logits_all(s->f, s->m, &o, out, e)
+                    : err_set(e, ERR_NOMEM, "no memory for the logits");
     cli_session_phase(s, PHASE_QUIET, 0, 0);
-    infer_state_free(st);
-    free(logits);
-    free(rows);
-    free(bytes);
+    free(w.bytes);
     return r;
 }
 
 static int write_file(struct cli_session *s, const struct tok_ids *ids, const char *out,
-                      struct err *e)
+                      struct logits_result *res, struct err *e)
 {
     char tmp[4096];
     int k = snprintf(tmp, sizeof tmp, "%s.partial", out);
@@ -86,7 +97,7 @@ static int write_file(struct cli_session *s, const struct tok_ids *ids, const ch
     if (fd < 0) {
         return err_sys(e, errno, "cannot write %s", tmp);
     }
-    int r = write_rows(s, ids, fd, tmp, e);
+    int r = write_rows(s, ids, fd, tmp, res, e);
     if (close(fd) && !r) {
         r = err_sys(e, errno, "cannot write %s", tmp);
     }
@@ -101,7 +112,7 @@ static int write_file(struct cli_session *s, const struct tok_ids *ids, const ch
 
 static int run(struct cli *c, const void *opts, int argc, char **argv)
 {
-    const struct logits_opts *o = opts;
+    const struct logits_cmd *o = opts;
     struct err e = {0};
     struct tok_ids ids = {0};
     struct cli_session s;
@@ -138,7 +149,8 @@ static int run(struct cli *c, const void *opts, int argc, char **argv)
                     model_config(s.m)->max_positions);
     }
     cli_session_computing(&s, 1);
-    r = r ? r : write_file(&s, &ids, o->out, &e);
+    struct logits_result res = {0};
+    r = r ? r : write_file(&s, &ids, o->out, &res, &e);
     cli_session_computing(&s, -1);
     int status;
     uint32_t vocab = model_config(s.m)->vocab;
@@ -147,13 +159,15 @@ static int run(struct cli *c, const void *opts, int argc, char **argv)
     } else if (c->json) {
         struct store_stats v;
         store_get_stats(s.st, &v);
-        status =
-            cli_json(c, json_pack("{s:s, s:I, s:I, s:I, s:f, s:o}", "file", o->out, "positions",
-                                  (json_int_t)ids.n, "vocab", (json_int_t)vocab, "bytes",
-                                  (json_int_t)((uint64_t)ids.n * vocab * 4), "compute_s",
-                                  clock_s() - t, "stats", cli_session_stats_json(&s, &v)));
+        status = cli_json(c, json_pack("{s:s, s:I, s:I, s:I, s:f, s:i, s:o, s:o}", "file", o->out,
+                                       "positions", (json_int_t)ids.n, "vocab", (json_int_t)vocab,
+                                       "bytes", (json_int_t)((uint64_t)ids.n * vocab * 4),
+                                       "compute_s", clock_s() - t, "again", (int)res.again, "basis",
+                                       cli_basis_json(s.st, &res.since), "stats",
+                                       cli_session_stats_json(&s, &v)));
     } else {
         cli_note(c, "%zu rows of %u numbers in %s", ids.n, vocab, o->out);
+        cli_say_basis(c, s.st, &res.since);
         status = CLI_OK;
     }
     tok_ids_free(&ids);
@@ -170,6 +184,6 @@ const struct command cmd_logits = {
     .examples = "  shoal logits --model K3 --ids 1,2,3 --out logits.f32\n",
     .groups = groups,
     .n_groups = sizeof groups / sizeof *groups,
-    .size = sizeof(struct logits_opts),
+    .size = sizeof(struct logits_cmd),
     .run = run,
 };

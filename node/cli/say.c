@@ -96,7 +96,7 @@ static const char *limit(double v, const char *unit, char out[CLI_NUM])
 }
 
 /* What members say about digests: who lied, the manifest, audits. */
-static void say_words(const json_t *w)
+static void say_words(const json_t *w, const json_t *samples)
 {
     size_t i;
     const json_t *m, *mf = json_object_get(w, "manifest");
@@ -114,6 +114,12 @@ static void say_words(const json_t *w)
     if (number(mf, "objects") > 0) {
         printf("manifest %.16s..., digests of %.0f objects\n", text(mf, "sha256"),
                number(mf, "objects"));
+    }
+    if (number(samples, "compared") + number(samples, "pieces") > 0) {
+        printf("compared %.0f objects, and a piece of %.0f others, before they were used on one "
+               "member's word: %.0f were false\n",
+               number(samples, "compared"), number(samples, "pieces"),
+               number(samples, "false") + number(samples, "pieces_false"));
     }
     if (number(w, "audits") > 0) {
         char b[CLI_NUM];
@@ -236,7 +242,7 @@ static void say_tiers(const json_t *s)
     if (one > 0) {
         printf("trust    %.0f objects rest on the word of one member\n", one);
     }
-    say_words(json_object_get(s, "words"));
+    say_words(json_object_get(s, "words"), json_object_get(json_object_get(s, "fetch"), "samples"));
     say_upkeep(s);
 }
 

@@ -317,6 +317,13 @@ static int on_metrics(void *ctx, struct buf *out)
     return r;
 }
 
+static enum store_rests on_rests(void *ctx, const struct store_since *since)
+{
+    struct store_rest r;
+    store_rest(((struct service *)ctx)->s->st, since, &r);
+    return r.weakest;
+}
+
 /* ---- life ---- */
 
 struct service *service_new(void)
@@ -344,6 +351,7 @@ static int open_api(struct service *v, const struct service_setup *u, struct err
                          .timeout_s = (double)u->o->timeout.v,
                          .health = on_health,
                          .metrics = on_metrics,
+                         .rests = on_rests,
                          .ctx = v};
     if (u->o->think) {
         (void)chat_think_by_name(u->o->think, strlen(u->o->think), &o.think); /* was checked */

@@ -409,6 +409,22 @@ static int origin_data(void *ctx, uint64_t id, uint32_t chunk, void *p, size_t n
     return r;
 }
 
+static int origin_spot(void *ctx, uint64_t id, struct object_key k, uint64_t off, uint32_t n,
+                       enum fetch_prio prio)
+{
+    return store_origin_spot(((struct lan *)ctx)->st, id, k, off, n, store_of(prio));
+}
+
+static void origin_spotted(void *ctx, uint64_t id, int code, uint64_t retry_ms)
+{
+    struct lan *l = ctx;
+    pthread_mutex_lock(&l->mu);
+    if (l->live) {
+        mesh_origin_spot(l->mesh, id, code, retry_ms);
+    }
+    pthread_mutex_unlock(&l->mu);
+}
+
 static void origin_fail(void *ctx, uint64_t id, uint64_t retry_ms, const struct err *e)
 {
     struct lan *l = ctx;
@@ -507,9 +523,10 @@ int lan_open(struct node *n, struct lan **out, struct err *e)
 {
     struct lan *l = calloc(1, sizeof *l);
     const struct model *m = store_model(n->st);
-    struct mesh_origin origin = {l, origin_get, origin_cancel, origin_raise, origin_busy};
-    struct store_origin_answers answers = {l, origin_data, origin_fail, origin_asks,
-                                           origin_trouble};
+    struct mesh_origin origin = {l,           origin_get, origin_cancel, origin_raise,
+                                 origin_busy, origin_spot};
+    struct store_origin_answers answers = {l,           origin_data,    origin_fail,
+                                           origin_asks, origin_trouble, origin_spotted};
     *out = NULL;
     if (!l) {
         return err_set(e, ERR_NOMEM, "out of memory");

@@ -280,6 +280,8 @@ int disk_begin_loose(struct disk *d, uint32_t id, bool second, struct disk_file 
                      struct err *e);
 int disk_chunk_at(struct disk *d, struct disk_file *f, uint32_t chunk, const void *p, size_t n,
                   const struct chunk_sum *s, bool proven, struct err *e);
+/* n bytes from `off` of what has been written of it. */
+int disk_part(const struct disk_file *f, uint64_t off, void *p, size_t n, struct err *e);
 /* A proven chunk of an earlier time: verified, with its SHA-256. False: there is none (any more).
  */
 bool disk_proven(struct disk *d, struct disk_file *f, uint32_t chunk, uint8_t *p,

@@ -315,8 +315,12 @@ int disk_judge(struct disk *d, uint32_t id, struct digest *dg, struct err *e)
         dg->rests &= ~lost;
         own_word = true;
     }
-    int n = __builtin_popcountll(agree & ~dg->rests) +
-            (own_word ? (dg->source == DIGEST_TWO_MEMBERS ? 2 : 1) : 0);
+    int n = __builtin_popcountll(agree & ~dg->rests);
+    if (own_word && !dg->rests && dg->source != DIGEST_TWO_MEMBERS) {
+        n = n ? n : 1; /* whose word it is is not known: it may be that of one of those */
+    } else if (own_word) {
+        n += dg->source == DIGEST_TWO_MEMBERS ? 2 : 1;
+    }
     enum basis mine = n >= 2 ? BASIS_TWO_MEMBERS : n ? BASIS_ONE_MEMBER : BASIS_NONE;
     if (!n) {
         return err_set(e, ERR_DIGEST,
@@ -405,6 +409,8 @@ static bool compare_word(struct changes *c, uint32_t id, const uint8_t digest[SH
     if (memcmp(dg->sha, digest, SHA256_SIZE) == 0) {
         if (dg->source == DIGEST_ONE_MEMBER && dg->rests && !(dg->rests & who)) {
             change(c, id, dg, DIGEST_TWO_MEMBERS, dg->rests | who);
+        } else if (dg->source == DIGEST_ONE_MEMBER && !dg->rests) {
+            change(c, id, dg, DIGEST_ONE_MEMBER, who); /* it may be this one's word, handed on */
         }
         return false;
     }

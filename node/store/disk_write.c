@@ -214,6 +214,11 @@ int disk_chunk_at(struct disk *d, struct disk_file *f, uint32_t chunk, const voi
     return r;
 }
 
+int disk_part(const struct disk_file *f, uint64_t off, void *p, size_t n, struct err *e)
+{
+    return file_pread(f->fd, "an unfinished file", p, n, off, e);
+}
+
 bool disk_proven(struct disk *d, struct disk_file *f, uint32_t chunk, uint8_t *p,
                  uint8_t sha[SHA256_SIZE])
 {

@@ -292,7 +292,7 @@ static void *writer_main(void *arg)
         if (it->kind == IT_OPEN) {
             open_file(st, it->put);
         } else if (it->kind == IT_CALL) {
-            it->call(it->ctx, it->put->f);
+            it->call(it->ctx, it->put);
             free(it);
         } else if (it->kind == IT_PUT_END) {
             put_over(st, it->put); /* the item is part of what may go with it, likewise below */

@@ -18,7 +18,7 @@ struct in_item {
     size_t n;
     uint8_t *copy; /* NULL: the bytes are in the slot */
     uint8_t sha[SHA256_SIZE];
-    void (*call)(void *ctx, struct disk_file *f); /* IT_CALL */
+    void (*call)(void *ctx, struct storage_put *p); /* IT_CALL */
     void *ctx;
 };
 
@@ -95,10 +95,11 @@ void in_put_words(struct store *st, struct storage_put *p, const uint8_t (*ids)[
 int in_put_end(struct store *st, struct storage_put *p, int code, enum basis b,
                const uint8_t object[SHA256_SIZE], struct err *e);
 
-/* When the object is being put and some of its chunks are in an unfinished file: have `call` run on
- * the writer's thread with that file (or NULL). False: it is not so. */
-bool in_call(struct store *st, uint32_t id, void (*call)(void *ctx, struct disk_file *f),
-             void *ctx);
+/* When the object is being put (and, if `resumes`, some of its chunks are in an unfinished file):
+ * have `call` run on the writer's thread with that put, behind the chunks that have come. False: it
+ * is not so. */
+bool in_call(struct store *st, uint32_t id, bool resumes,
+             void (*call)(void *ctx, struct storage_put *p), void *ctx);
 /* Our own origin has given this chunk. */
 void in_own(struct store *st, uint32_t id, uint32_t chunk, const uint8_t sha[SHA256_SIZE]);
 

@@ -185,12 +185,13 @@ int in_put_end(struct store *st, struct storage_put *p, int code, enum basis b,
 
 /* ---- what our own origin gives ---- */
 
-bool in_call(struct store *st, uint32_t id, void (*call)(void *ctx, struct disk_file *f), void *ctx)
+bool in_call(struct store *st, uint32_t id, bool resumes,
+             void (*call)(void *ctx, struct storage_put *p), void *ctx)
 {
     struct in_item *it = calloc(1, sizeof *it);
     pthread_mutex_lock(&st->mu);
     struct incoming *in = st->ent[id].in;
-    bool r = it && in && in->put && in->put->resumes && !in->put->over;
+    bool r = it && in && in->put && (in->put->resumes || !resumes) && !in->put->over;
     if (r) {
         *it = (struct in_item){.kind = IT_CALL, .in = in, .put = in->put, .call = call, .ctx = ctx};
         pthread_mutex_lock(&st->in->mu);

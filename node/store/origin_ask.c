@@ -35,6 +35,18 @@ struct asks {
     struct ask *head;
     struct store_origin_answers to; /* data NULL: nobody */
     uint32_t calls;                 /* of them, at this moment */
+    uint64_t turn;                  /* of `to`: counts who was set */
+};
+
+/* One store_origin_spot. */
+struct spot {
+    struct store *st;
+    uint64_t id, turn, off; /* of the object */
+    uint32_t obj;
+    struct origin_part part;
+    size_t got;
+    char name[128];
+    uint8_t p[]; /* part.size bytes */
 };
 
 /* With store.mu. */
@@ -313,9 +325,10 @@ static bool submit_part(struct asks *a, const struct ask *k, uint32_t from, uint
 }
 
 /* On the writer's thread: what an earlier start has left of the object is not asked for again. */
-static void from_partial(void *ctx, struct disk_file *f)
+static void from_partial(void *ctx, struct storage_put *put)
 {
     struct ask *k = ctx;
+    struct disk_file *f = put->f;
     struct store *st = k->st;
     struct asks *a = st->asks;
     uint32_t from = k->chunk; /* missing so far */
@@ -351,6 +364,7 @@ void store_origin_answer_to(struct store *st, const struct store_origin_answers 
     }
     pthread_mutex_lock(&a->mu);
     memset(&a->to, 0, sizeof a->to);
+    a->turn++;
     while (a->calls) {
         pthread_cond_wait(&a->idle, &a->mu);
     }
@@ -410,9 +424,97 @@ int store_origin_get(struct store *st, uint64_t id, struct object_key key, uint3
         return ERR_OFFLINE;
     }
     add(a, k);
-    if (!in_call(st, obj, from_partial, k)) {
+    if (!in_call(st, obj, true, from_partial, k)) {
         submit(k);
     }
+    return 0;
+}
+
+/* ---- spot checks ---- */
+
+static void spot_says(struct spot *s, int code)
+{
+    struct asks *a = s->st->asks;
+    pthread_mutex_lock(&a->mu);
+    struct store_origin_answers to = a->to;
+    bool say = to.spot && a->turn == s->turn;
+    a->calls += say;
+    pthread_mutex_unlock(&a->mu);
+    if (say) {
+        to.spot(to.ctx, s->id, code, code ? origin_pause_ms(s->st->origin) : 0);
+        call_end(a);
+    }
+    free(s);
+}
+
+/* On the writer's thread, behind all chunks. */
+static void spot_compare(void *ctx, struct storage_put *put)
+{
+    struct spot *s = ctx;
+    size_t n = (size_t)s->part.size;
+    struct err e = {0};
+    const uint8_t *at = put->slot ? put->slot->p + s->off : NULL;
+    uint8_t *read = at ? NULL : malloc(n);
+    int code = at ? 0 : read && put->f ? disk_part(put->f, s->off, read, n, &e) : ERR_NOMEM;
+    if (!code) {
+        code = memcmp(at ? at : read, s->p, n) == 0 ? 0 : ERR_DIGEST;
+    }
+    free(read);
+    spot_says(s, code);
+}
+
+static int spot_data(struct origin_part *part, const void *bytes, size_t n, struct err *e)
+{
+    struct spot *s = part->user;
+    (void)e;
+    memcpy(s->p + s->got, bytes, n);
+    s->got += n;
+    return 0;
+}
+
+static void spot_done(struct origin_part *part, int code, const struct err *e)
+{
+    struct spot *s = part->user;
+    (void)e;
+    pthread_mutex_lock(&s->st->mu);
+    sink_count(s->st, s->got);
+    pthread_mutex_unlock(&s->st->mu);
+    if (code || !in_call(s->st, s->obj, false, spot_compare, s)) {
+        spot_says(s, code == ERR_DIGEST ? ERR_NET : code ? code : ERR_CANCELLED);
+    }
+}
+
+int store_origin_spot(struct store *st, uint64_t id, struct object_key key, uint64_t off,
+                      uint32_t n, enum store_prio prio)
+{
+    uint32_t obj = store_key_id(st, key);
+    struct asks *a = st->origin ? need_asks(st) : NULL;
+    if (!a) {
+        return ERR_OFFLINE;
+    }
+    const struct model_object *o = obj == MODEL_NONE ? NULL : eng_object(st, obj);
+    struct spot *s = o && n && n <= o->size && off <= o->size - n ? calloc(1, sizeof *s + n) : NULL;
+    if (!s) {
+        return o ? ERR_NOMEM : ERR_ARG;
+    }
+    s->st = st;
+    s->id = id;
+    s->obj = obj;
+    s->off = off;
+    model_object_name(st->m, obj, s->name, sizeof s->name);
+    pthread_mutex_lock(&a->mu);
+    s->turn = a->turn;
+    pthread_mutex_unlock(&a->mu);
+    s->part = (struct origin_part){.user = s,
+                                   .name = s->name,
+                                   .file = st->shard_file[o->shard],
+                                   .off = o->offset + off,
+                                   .size = n,
+                                   .prio = (uint8_t)prio,
+                                   .sure = true,
+                                   .data = spot_data,
+                                   .done = spot_done};
+    origin_submit(st->origin, &s->part);
     return 0;
 }
 

@@ -87,6 +87,10 @@ struct store_origin_answers {
     /* An attempt has failed at the level of the host (no connection, no such name) right after
      * another such one, without a byte of the origin between. May be NULL. */
     void (*trouble)(void *ctx);
+    /* What came of store_origin_spot: 0: the same bytes, ERR_DIGEST: others; else it could not be
+     * found out, and the origin wants to be left alone for `retry_ms`. Also on the thread that
+     * writes. May be NULL when that is never called. */
+    void (*spot)(void *ctx, uint64_t id, int code, uint64_t retry_ms);
 };
 /* To be set before the first store_origin_get. NULL: nobody; nobody is being called any more when
  * it returns (so not from inside of data and fail), and what is still under way is given up. */
@@ -96,6 +100,10 @@ void store_origin_answer_to(struct store *st, const struct store_origin_answers 
  * computed there). The ids are the caller's and may be anything. Nonzero: there is no origin. */
 int store_origin_get(struct store *st, uint64_t id, struct object_key k, uint32_t first, uint32_t n,
                      enum store_prio prio, bool sure);
+/* Compares n bytes from `off` of an object that is being put, all of whose chunks have come, with
+ * the origin's own (never a mirror's): the answer is `spot`. Nonzero: there is no origin. */
+int store_origin_spot(struct store *st, uint64_t id, struct object_key k, uint64_t off, uint32_t n,
+                      enum store_prio prio);
 /* A chunk that is whole by now may still come. */
 void store_origin_cancel(struct store *st, uint64_t id);
 void store_origin_raise(struct store *st, uint64_t id, enum store_prio prio);

@@ -221,12 +221,11 @@ void words_settled(void *store, uint64_t lost, const char *why)
         uint64_t rests;
         pthread_mutex_lock(&st->mu);
         const struct entry *en = &st->ent[id];
-        uint64_t mine = en->state != ENT_IDLE && (en->source == DIGEST_ONE_MEMBER ||
-                                                  en->source == DIGEST_TWO_MEMBERS)
-                            ? en->rests
-                            : 0;
+        uint64_t mine = en->rests; /* 0: whose word it is is not known */
+        bool words = en->state != ENT_IDLE &&
+                     (en->source == DIGEST_ONE_MEMBER || en->source == DIGEST_TWO_MEMBERS);
         pthread_mutex_unlock(&st->mu);
-        if (mine && !(mine & ~lost) && !disk_rests_on(st->disk, id, &source, &rests)) {
+        if (words && !(mine & ~lost) && !disk_rests_on(st->disk, id, &source, &rests)) {
             v[n++] = (struct disk_back){id, mine};
         }
     }

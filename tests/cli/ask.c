@@ -3,6 +3,7 @@
 #include "ask.h"
 
 #include <curl/curl.h>
+#include <strings.h>
 
 static size_t keep(char *p, size_t size, size_t n, void *ctx)
 {
@@ -11,6 +12,21 @@ static size_t keep(char *p, size_t size, size_t n, void *ctx)
         return 0;
     }
     atomic_fetch_add(&a->bytes, size * n);
+    return size * n;
+}
+
+static size_t head(char *p, size_t size, size_t n, void *ctx)
+{
+    struct ask *a = ctx;
+    char line[80], *end;
+    size_t k = size * n < sizeof line - 1 ? size * n : sizeof line - 1;
+    memcpy(line, p, k);
+    line[k] = 0;
+    if (!strncasecmp(line, "X-Shoal-Basis: ", 15)) {
+        end = strpbrk(line, "\r\n");
+        *(end ? end : line + k) = 0;
+        snprintf(a->basis, sizeof a->basis, "%.31s", line + 15);
+    }
     return size * n;
 }
 
@@ -30,6 +46,8 @@ void ask_run(struct ask *a)
         curl_easy_setopt(h, CURLOPT_HTTPHEADER, l);
         curl_easy_setopt(h, CURLOPT_WRITEFUNCTION, keep);
         curl_easy_setopt(h, CURLOPT_WRITEDATA, a);
+        curl_easy_setopt(h, CURLOPT_HEADERFUNCTION, head);
+        curl_easy_setopt(h, CURLOPT_HEADERDATA, a);
         curl_easy_setopt(h, CURLOPT_TIMEOUT, 3L * SPAWN_WAIT_S);
         if (a->body) {
             curl_easy_setopt(h, CURLOPT_POSTFIELDS, a->body);

@@ -16,6 +16,7 @@ struct ask {
     long status;           /* 0: the connection ended before its answer was whole */
     struct buf out;        /* NUL-terminated */
     _Atomic(size_t) bytes; /* that have come so far, for another thread */
+    char basis[32];        /* the header X-Shoal-Basis, "" when there is none */
 };
 /* out is the caller's: buf_free. */
 void ask_run(struct ask *a);

@@ -130,6 +130,21 @@ static void t_as_run(void **state)
     assert_int_equal(ask_metric(api, "shoal_requests_total"), 3);
     assert_true(ask_metric(api, "shoal_ram_bytes") > 0); /* of the node */
 
+    /* What it rests on: by a header, or in a comment of a stream, and counted. */
+    struct ask told = {.base = api, .path = CHAT, .body = body};
+    ask_run(&told);
+    assert_string_equal(told.basis, "origin");
+    assert_null(strstr(told.out.p, "basis"));
+    buf_free(&told.out);
+    char *streamed = ask_chat("Define whale.", true, NULL);
+    told = (struct ask){.base = api, .path = CHAT, .body = streamed};
+    ask_run(&told);
+    assert_non_null(strstr(told.out.p, "\n: basis origin\n"));
+    buf_free(&told.out);
+    free(streamed);
+    assert_int_equal(ask_metric(api, "shoal_basis_answers_total{on=\"origin\"}"), 5);
+    assert_int_equal(ask_metric(api, "shoal_basis_answers_total{on=\"one_member\"}"), 0);
+
     /* A client in the middle of its answer does not hold the node up. */
     char *longer = ask_chat("Define whale.", true, LONG_ANSWER);
     struct ask q = {.base = api, .path = CHAT, .body = longer};

@@ -55,7 +55,9 @@ void bad_start(struct bad *b, const struct kit_node *keeper, const struct kit_no
 
 void bad_stop(struct bad *b)
 {
-    evil_stop(b->e);
+    if (b->e) {
+        evil_stop(b->e);
+    }
     for (size_t i = 0; i < b->src.n; i++) {
         free(b->truth[i]);
     }

@@ -267,6 +267,131 @@ static void test_rotten_disk(void **state)
     kit_end(&a);
 }
 
+/* ---- a few lies ---- */
+
+#define LIES 3
+
+/* Three experts are others. */
+static uint32_t three(const struct model *m, uint32_t id)
+{
+    for (uint32_t i = 0; i < LIES; i++) {
+        if (id == model_expert_id(m, 2 + i, 5)) {
+            return model_expert_id(m, 2 + i, 9);
+        }
+    }
+    return id;
+}
+
+/* Has its metadata; without_origin: and no origin from now on. */
+static void open_c(struct kit_node *c, bool without_origin)
+{
+    kit_open(c, url, NULL);
+    if (without_origin) {
+        kit_close(c);
+        c->o.store.offline = true;
+        kit_open(c, url, NULL);
+    }
+}
+
+/* What a member has, in the background, where the origin is not asked for it by itself. */
+static void take(struct kit_node *k, uint32_t id)
+{
+    struct err e = {0};
+    struct store_view v;
+    ok(store_get(k->st, id, STORE_BACKGROUND, 0, &v, &e));
+    uint8_t *truth = util_truth(k->m, DEMO_MODEL, id);
+    assert_memory_equal(v.p, truth, v.n);
+    free(truth);
+    store_release(k->st, &v);
+}
+
+/* Lies about three experts alone, and gives the bytes that it signed; B has nobody else. What it
+ * gave first was right, so samples find nothing: a piece of each object does, before it is used. */
+static void test_few_lies(void **state)
+{
+    struct evil_opts o = {.vice = EVIL_HONEST, .signs = EVIL_SIGNS_TRULY}; /* what it holds */
+    char line[100];
+    origin = kit_origin(url);
+    kit_keeper(&a);
+    kit_member(&b, &a);
+    kit_open(&a, url, NULL);
+    bad_start(&ev, &a, &a, &o, three);
+    kit_open(&b, url, NULL);
+    meet(&b, evil_port(ev.e));
+    until(word(&b, &ev.id, "objects") == kit_count(&b) && peer(&b, &ev.id, "objects") > 0);
+    take(&b, model_spine_id(b.m, MODEL_NONE, MODEL_FINAL_NORM));
+    take(&b, model_expert_id(b.m, 1, 0));
+    for (uint32_t i = 0; i < 8; i++) {
+        take(&b, model_expert_id(b.m, 3, 8 + i));
+    }
+    assert_int_equal(kit_status(&b, "fetch.samples.compared"), 2);
+    assert_int_equal(kit_status(&b, "fetch.samples.false"), 0);
+    assert_int_equal(word(&b, &ev.id, "void"), 0);
+    assert_true(kit_status(&b, "fetch.samples.pieces") > 0);
+    for (uint32_t i = 0; i < LIES; i++) {
+        take(&b, model_expert_id(b.m, 2 + i, 5));
+    }
+    snprintf(line, sizeof line, "the word of member %s is void", ev.who);
+    until(util_log_has(&b.log, line));
+    assert_int_equal(kit_status(&b, "fetch.samples.pieces_false"), 1);
+    assert_int_equal(kit_status(&b, "fetch.samples.uncompared"), 0);
+    until(word(&b, &ev.id, "alone") == 0);
+    assert_int_equal(try_all(&b), 0);
+    end();
+}
+
+/* C believed the liar, for it had no origin, and hands on what it was given: that is still the word
+ * of one member, also beside the liar's statement. B, who has an origin, finds it out; C is not to
+ * blame, the liar is. */
+static void test_handed_on(void **state)
+{
+    struct evil_opts o = {.vice = EVIL_HONEST, .signs = EVIL_SIGNS_TRULY};
+    struct kit_node c, d;
+    struct store_view v;
+    struct err e = {0};
+    origin = kit_origin(url);
+    kit_keeper(&a);
+    kit_member(&b, &a);
+    kit_member(&c, &a);
+    kit_member(&d, &a);
+    kit_open(&a, url, NULL);
+    bad_start(&ev, &a, &a, &o, three);
+    open_c(&c, true);
+    open_c(&d, true);
+    uint32_t first = model_expert_id(a.m, 1, 0), lie = model_expert_id(a.m, 2, 5);
+    meet(&c, evil_port(ev.e));
+    until(word(&c, &ev.id, "objects") == kit_count(&c) && peer(&c, &ev.id, "objects") > 0);
+    take(&c, first);
+    ok(store_get(c.st, lie, STORE_BACKGROUND, 0, &v, &e));
+    store_release(c.st, &v);
+    until(word(&c, &ev.id, "alone") == 2);
+    evil_stop(ev.e); /* from here on C alone has it */
+    ev.e = NULL;
+    const struct key_id *id = mesh_id(node_mesh(c.n));
+
+    meet(&d, node_port(c.n));
+    until(peer(&d, id, "objects") == 2 && word(&d, &ev.id, "objects") == kit_count(&d));
+    take(&d, first);
+    ok(store_get(d.st, lie, STORE_BACKGROUND, 0, &v, &e));
+    store_release(d.st, &v);
+    until(kit_status(&d, "basis.one_member.objects") == 2);
+    assert_int_equal(kit_status(&d, "basis.two_members.objects"), 0);
+    assert_true(word(&d, id, "alone") <= 0);
+    kit_end(&d);
+
+    kit_open(&b, url, NULL);
+    meet(&b, node_port(c.n));
+    until(peer(&b, id, "objects") == 2);
+    take(&b, first);
+    take(&b, lie);
+    assert_int_equal(
+        kit_status(&b, "fetch.samples.pieces_false") + kit_status(&b, "fetch.samples.false"), 1);
+    until(word(&b, &ev.id, "void") == 1); /* its statement came by way of C */
+    honest_still(&b, &c);
+    kit_end(&c);
+    end();
+}
+
 /* Signatures that are wrong: it broke the protocol, nothing of it is kept. */
 static void test_bad_signature(void **state)
 {
@@ -320,6 +445,8 @@ int main(void)
         cmocka_unit_test(test_two_faced),
         cmocka_unit_test(test_only_one),
         cmocka_unit_test(test_rotten_disk),
+        cmocka_unit_test(test_few_lies),
+        cmocka_unit_test(test_handed_on),
         cmocka_unit_test(test_bad_signature),
         cmocka_unit_test(test_removed),
         cmocka_unit_test(test_drips),

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * t_lied_run.c: a member whose first objects are right and whose later ones are not, so that no
- * sample finds it, is found out by an audit while its bytes are in use. Whoever computes then (a
- * run, requests of the engine, a second process on the home) begins anew and gives the right
- * answer, or says whose word it was; kept states that rest on it are thrown away. */
+ * t_lied_run.c: two members that tell and sign the same lies, so that neither samples nor spot
+ * checks are made of them, are found out by an audit while their bytes are in use. Whoever computes
+ * then (a run, requests of the engine, a second process on the home) begins anew and gives the
+ * right answer, or says whose word it was; kept states that rest on it are thrown away. */
 #include "tests/faults/liar.h"
 
 #include "kernels/cpu.h"
 #include "node/engine/engine.h"
 #include "node/infer/generate.h"
+#include "node/infer/logits.h"
 #include "node/store/words.h"
 
 #include <pthread.h>
@@ -20,20 +21,18 @@
 static char url[128];
 static struct demo_server *origin;
 static struct kit_node a, b;
-static struct bad ev;
+static struct bad ev, ev2;
 static struct kern_backend *be;
 static uint32_t prompt[N_PROMPT], right_ids[N_NEW], right_other[N_NEW];
 static char right[2 * SHA256_SIZE + 1], right2[2 * SHA256_SIZE + 1];
 
-/* Experts are each other's, but for the first one, which is what samples see. */
+/* Experts are each other's. */
 static uint32_t swaps(const struct model *m, uint32_t id)
 {
     const struct model_object *o = model_object(m, id);
-    if (o->kind != MODEL_EXPERT || (o->layer == 1 && o->index == 0)) {
-        return id;
-    }
-    uint32_t n = model_config(m)->n_experts, other = (o->index + 1) % n;
-    return model_expert_id(m, o->layer, o->layer == 1 && other == 0 ? 1 : other);
+    return o->kind == MODEL_EXPERT
+               ? model_expert_id(m, o->layer, (o->index + 1) % model_config(m)->n_experts)
+               : id;
 }
 
 /* ---- audits ---- */
@@ -55,7 +54,7 @@ static void audit(struct kit_node *k)
         }
     }
     assert_int_equal(r, ERR_DIGEST);
-    until(word(k, &ev.id, "void") == 1);
+    until(word(k, &ev.id, "void") == 1 && word(k, &ev2.id, "void") == 1);
 }
 
 struct telling {
@@ -177,26 +176,28 @@ static void take(uint32_t id)
     store_release(b.st, &v);
 }
 
-/* B has compared what it was given first, which was right; all other experts are false. */
+/* B has all experts by the word of both; all are false. */
 static void begin(void)
 {
-    struct evil_opts o = {.vice = EVIL_HONEST, .signs = EVIL_SIGNS_NOT};
+    struct evil_opts o = {.vice = EVIL_HONEST, .signs = EVIL_SIGNS_TRULY}; /* of what they hold */
     kit_member(&b, &a);
     bad_start(&ev, &a, &a, &o, swaps);
+    bad_start(&ev2, &a, &a, &o, swaps);
     b.o.store.mem = infer_store_mem(be);
     b.o.audit_ms = 3600000; /* by hand */
     kit_open(&b, url, NULL);
     meet(&b, evil_port(ev.e));
-    until(peer(&b, &ev.id, "objects") > 0);
-    take(model_spine_id(b.m, MODEL_NONE, MODEL_FINAL_NORM));
-    take(model_expert_id(b.m, 1, 0));
-    until(kit_status(&b, "fetch.samples.compared") == 2);
+    meet(&b, evil_port(ev2.e));
+    until(peer(&b, &ev.id, "objects") > 0 && peer(&b, &ev2.id, "objects") > 0);
+    until(word(&b, &ev.id, "objects") > 0 && word(&b, &ev2.id, "objects") > 0);
     for (uint32_t id = 0; id < kit_count(&b); id++) {
         if (model_object(b.m, id)->kind == MODEL_EXPERT) {
             take(id);
         }
     }
-    until(word(&b, &ev.id, "alone") > 0);
+    assert_int_equal(kit_status(&b, "fetch.samples.compared"), 0);
+    assert_int_equal(kit_status(&b, "fetch.samples.pieces"), 0);
+    assert_true(kit_status(&b, "basis.two_members.objects") > 100);
 }
 
 static void end(void)
@@ -213,6 +214,7 @@ static void end(void)
     assert_int_equal(peer(&b, &ev.id, "bans"), 0); /* its word is void; its bytes are compared */
     kit_end(&b);
     bad_stop(&ev);
+    bad_stop(&ev2);
 }
 
 /* Nothing has been seen: the same request gives the right answer. */
@@ -284,16 +286,78 @@ static void test_basis(void **state)
     ok(store_get(b.st, one, STORE_DEMAND, 0, &v, &e));
     store_release(b.st, &v);
     store_rest(b.st, &since, &r);
-    assert_int_equal(r.weakest, STORE_ONE_MEMBER);
-    assert_int_equal(r.objects[STORE_ONE_MEMBER], 1);
-    store_set_trust(b.st, STORE_ONE_MEMBER);
+    assert_int_equal(r.weakest, STORE_TWO_MEMBERS);
+    assert_int_equal(r.objects[STORE_TWO_MEMBERS], 1);
+    store_set_trust(b.st, STORE_TWO_MEMBERS);
     ok(store_get(b.st, one, STORE_DEMAND, 0, &v, &e));
     store_release(b.st, &v);
-    store_set_trust(b.st, STORE_TWO_MEMBERS);
+    store_set_trust(b.st, STORE_OWN);
     assert_int_equal(store_get(b.st, one, STORE_DEMAND, 0, &v, &e), ERR_REFUSED);
-    assert_non_null(strstr(e.msg, "one member alone"));
+    assert_non_null(strstr(e.msg, "two members"));
     store_set_trust(b.st, STORE_UNVERIFIED);
     audit(&b);
+    end();
+}
+
+/* ---- logits ---- */
+
+struct some_rows {
+    struct kit_node *k; /* who audits after the first rows; NULL: nobody */
+    float *v;
+    size_t vocab;
+    uint32_t again;
+    char why[600];
+};
+
+static int on_rows(void *ctx, size_t at, size_t n, const float *logits, struct err *e)
+{
+    struct some_rows *x = ctx;
+    (void)e;
+    memcpy(x->v + at * x->vocab, logits, n * x->vocab * sizeof *logits);
+    if (x->k && !x->again) {
+        audit(x->k);
+        x->k = NULL;
+    }
+    return 0;
+}
+
+static void rows_again(void *ctx, const char *why)
+{
+    struct some_rows *x = ctx;
+    x->again++;
+    snprintf(x->why, sizeof x->why, "%s", why);
+}
+
+static void rows_of(struct kit_node *k, struct some_rows *x, struct kit_node *audits)
+{
+    struct infer *f = load(k->st);
+    struct err e = {0};
+    x->vocab = model_config(k->m)->vocab;
+    x->k = audits;
+    x->v = calloc(N_PROMPT * x->vocab, sizeof *x->v);
+    assert_non_null(x->v);
+    struct logits_opts o = {
+        .ids = prompt, .n = N_PROMPT, .chunk = 5, .rows = on_rows, .again = rows_again, .ctx = x};
+    struct logits_result res;
+    ok(logits_all(f, k->m, &o, &res, &e));
+    assert_int_equal(res.again, x->again);
+    infer_close(f);
+}
+
+/* All rows come once more, and are right. */
+static void test_logits(void **state)
+{
+    struct some_rows want = {0}, got = {0};
+    (void)state;
+    rows_of(&a, &want, NULL);
+    assert_int_equal(want.again, 0);
+    begin();
+    rows_of(&b, &got, &b);
+    assert_true(got.again >= 1);
+    assert_non_null(strstr(got.why, ev.who));
+    assert_memory_equal(got.v, want.v, N_PROMPT * want.vocab * sizeof *want.v);
+    free(want.v);
+    free(got.v);
     end();
 }
 
@@ -448,6 +512,7 @@ int main(void)
         cmocka_unit_test(test_run),    cmocka_unit_test(test_run_seen),
         cmocka_unit_test(test_engine), cmocka_unit_test(test_engine_seen),
         cmocka_unit_test(test_guest),  cmocka_unit_test(test_basis),
+        cmocka_unit_test(test_logits),
     };
     cmocka_set_test_filter(getenv("LIED_ONLY"));
     return cmocka_run_group_tests_name("lied_run", tests, setup, teardown);

@@ -154,6 +154,8 @@ static int st_begin(void *ctx, struct object_key k, uint64_t size, struct storag
     p->n = storage_chunks(size);
     p->have = calloc(p->n, 1);
     p->sums = calloc(p->n, SHA256_SIZE);
+    p->at = calloc(p->n, sizeof *p->at);
+    s->put[sim_index(k)] = p;
     s->live_puts++;
     *out = (struct storage_put *)p;
     return 0;
@@ -171,6 +173,7 @@ static int st_chunk(void *ctx, struct storage_put *h, uint32_t chunk, const uint
     bool ok = p == right || memcmp(p, right, n) == 0;
     u->got += u->have[chunk] == 0;
     u->have[chunk] = ok ? 1 : 2;
+    u->at[chunk] = p; /* of the pool, which stays */
     memcpy(u->sums + (size_t)chunk * SHA256_SIZE, sha, SHA256_SIZE);
     return 0;
 }
@@ -192,6 +195,8 @@ static int st_end(void *ctx, struct storage_put *h, int code, enum basis b, cons
         s->puts_ok++;
     }
     s->live_puts--;
+    s->put[sim_index(u->key)] = NULL;
+    free(u->at);
     free(u->have);
     free(u->sums);
     free(u);

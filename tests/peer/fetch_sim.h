@@ -35,7 +35,10 @@ enum vice {
     V_STARVE,        /* gives the first Get only, keeps the others waiting */
     V_COUNT,
     V_PERJURE, /* as V_LIE, and the object's digest to match: only others' words tell */
+    V_FEW,     /* the same about one object in SIM_FEW alone, all of whose bytes it replaces */
+    V_FEW_BIT, /* the same, but for one bit of each of its chunks */
 };
+#define SIM_FEW 16 /* those whose number leaves 7 */
 
 struct sim_event {
     uint64_t t, seq;
@@ -75,6 +78,7 @@ struct sim_put {
     uint32_t n, got;
     uint8_t *have;
     uint8_t *sums; /* of what was put */
+    const uint8_t **at;
 };
 
 struct sim_done {
@@ -94,7 +98,7 @@ struct sim {
     /* the origin: one link, one range after the other */
     bool origin, origin_fails, origin_cut, origin_busy;
     double origin_rate;
-    uint64_t origin_latency, origin_sent;
+    uint64_t origin_latency, origin_sent, spot_sent;
     struct sim_get oq[4096];
     uint32_t n_oq;
     /* the storage */
@@ -103,7 +107,8 @@ struct sim {
     bool known_wrong; /* they are those of other bytes */
     uint64_t size;    /* of each object */
     uint32_t live_puts, wrong_bytes, puts_ok;
-    bool full; /* put_begin says ERR_BUSY */
+    struct sim_put *put[SIM_OBJECTS]; /* under way */
+    bool full;                        /* put_begin says ERR_BUSY */
     struct sim_done done[SIM_OBJECTS];
     uint32_t n_done, n_ok, pending;
     uint64_t line_at[SIM_OBJECTS];

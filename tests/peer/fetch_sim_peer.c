@@ -24,6 +24,7 @@ enum {
     E_ORIGIN_GO,
     E_ORIGIN_SENT,
     E_ORIGIN_FAIL,
+    E_SPOT,
     E_RUN
 };
 
@@ -144,6 +145,41 @@ static void op_origin_raise(void *ctx, uint64_t id, enum fetch_prio prio)
     }
 }
 
+/* The piece comes beside the ranges: it is small. What it is compared with is what has been put
+ * when it comes. */
+static int op_origin_spot(void *ctx, uint64_t id, struct object_key k, uint64_t off, uint32_t n,
+                          enum fetch_prio prio)
+{
+    (void)prio;
+    struct sim *s = ctx;
+    assert_true(n >= 1 && off + n <= s->size);
+    struct sim_event e = {.t = s->now + 2 * s->origin_latency +
+                               (uint64_t)((double)n / s->origin_rate * 1e9),
+                          .kind = E_SPOT,
+                          .id = id,
+                          .gen = sim_index(k),
+                          .chunk = (uint32_t)off,
+                          .n = n,
+                          .flag = s->origin_fails};
+    if (!s->origin_cut) {
+        sim_push(s, e);
+    }
+    return 0;
+}
+
+static void origin_spot(struct sim *s, const struct sim_event *e)
+{
+    struct sim_put *u = s->put[e->gen];
+    uint32_t c = e->chunk / STORAGE_CHUNK, off = e->chunk % STORAGE_CHUNK;
+    if (e->flag || !u || u->got < u->n) {
+        fetch_on_spot(s->f, e->id, FETCH_SPOT_FAILED, 0);
+        return;
+    }
+    s->spot_sent += e->n;
+    bool same = memcmp(u->at[c] + off, sim_bytes(e->gen, c) + off, e->n) == 0;
+    fetch_on_spot(s->f, e->id, same ? FETCH_SPOT_SAME : FETCH_SPOT_DIFFERS, 0);
+}
+
 static void op_wake(void *ctx)
 {
     ((struct sim *)ctx)->woken++;
@@ -178,6 +214,7 @@ struct fetch_ops sim_ops(struct sim *s)
                               .origin_get = op_origin_get,
                               .origin_cancel = op_origin_cancel,
                               .origin_raise = op_origin_raise,
+                              .origin_spot = op_origin_spot,
                               .wake = op_wake,
                               .log = op_log};
 }
@@ -302,6 +339,16 @@ struct seen {
 };
 static struct seen seen[SIM_PEERS][8192];
 
+/* What a peer with one of these vices makes digests of and gives. */
+static const uint8_t *stated(const struct sim_peer *x, uint32_t i, uint32_t chunk)
+{
+    bool few = i % SIM_FEW == 7;
+    return x->vice == V_LIE || x->vice == V_PERJURE || (x->vice == V_FEW_BIT && few)
+               ? sim_flipped(i, chunk)
+           : x->vice == V_FEW && few ? sim_zeros()
+                                     : sim_bytes(i, chunk);
+}
+
 static void data(struct sim *s, const struct sim_event *e)
 {
     struct sim_peer *x = &s->peer[e->peer];
@@ -310,11 +357,9 @@ static void data(struct sim *s, const struct sim_event *e)
     uint32_t chunk = e->chunk;
     uint64_t id = e->id;
     size_t n = storage_chunk_len(s->size, chunk);
-    const uint8_t *p = sim_bytes(sim_index(k), chunk);
+    const uint8_t *p = stated(x, sim_index(k), chunk);
     switch (x->vice) {
     case V_FLIP:
-    case V_LIE:
-    case V_PERJURE:
         p = sim_flipped(sim_index(k), chunk);
         break;
     case V_ZERO:
@@ -344,19 +389,17 @@ static void digests(struct sim *s, const struct sim_event *e)
     uint32_t i = sim_index(seen[e->peer][e->id % 8192].key);
     sim_object_digest(s, i, object);
     for (uint32_t k = 0; k < e->n; k++) {
-        const uint8_t *p = x->vice == V_LIE || x->vice == V_PERJURE ? sim_flipped(i, e->chunk + k)
-                                                                    : sim_bytes(i, e->chunk + k);
+        const uint8_t *p = stated(x, i, e->chunk + k);
         memcpy(sha[k], sim_sha(p, storage_chunk_len(s->size, e->chunk + k)), SHA256_SIZE);
     }
     if (x->vice == V_LIE) {
         object[0] ^= 1;
     }
-    if (x->vice == V_PERJURE) {
+    if (x->vice > V_COUNT) {
         struct sha256 all;
         sha256_init(&all);
         for (uint32_t k = 0; k < storage_chunks(s->size); k++) {
-            sha256_add(&all, sim_sha(sim_flipped(i, k), storage_chunk_len(s->size, k)),
-                       SHA256_SIZE);
+            sha256_add(&all, sim_sha(stated(x, i, k), storage_chunk_len(s->size, k)), SHA256_SIZE);
         }
         sha256_done(&all, object);
     }
@@ -472,6 +515,9 @@ void sim_handle(struct sim *s, const struct sim_event *e)
             err_set(&err, ERR_NET, "the origin says 503");
             fetch_on_origin_fail(s->f, e->id, 0, &err);
         }
+        break;
+    case E_SPOT:
+        origin_spot(s, e);
         break;
     default:
         break;

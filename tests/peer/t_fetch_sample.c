@@ -236,6 +236,112 @@ static void believed_again(void **state)
     sim_free(s);
 }
 
+/* One that lies about one object in sixteen alone: samples miss it, the piece that is compared of
+ * each object does not. Nothing false is handed over, and it is named. Seeds differ in what is
+ * asked of whom and where pieces lie. */
+static void few(void **state)
+{
+    uint32_t missed = 0;
+    for (uint32_t seed = 1; seed <= 30; seed++) {
+        struct sim *s = with_samples(seed * 104729);
+        s->size = seed % 3 ? 700000 + seed : SIM_SIZE;
+        sim_peer(s, V_FEW, 50e6, 300000);
+        if (seed % 2) {
+            sim_peer(s, V_NONE, 50e6, 300000);
+        }
+        sim_origin(s, 20e6, 20 * MS);
+        for (uint32_t i = 0; i < 4; i++) {
+            get_all(s, i * 8, 8, 120 * S);
+        }
+        all_right(s, 32);
+        struct fetch_stats st = stats(s);
+        struct fetch_peer_stats p;
+        sim_stats(s, 0, &p);
+        assert_int_equal(st.uncompared, 0);
+        assert_true(st.spots_false <= 2);
+        missed += st.samples_false == 0 && st.spots_false > 0;
+        assert_true(p.strikes > 0 || st.samples_false + st.spots_false == 0);
+        if (seed % 2) { /* the honest one keeps its good name */
+            sim_stats(s, 1, &p);
+            assert_int_equal(p.strikes + p.bans, 0);
+        }
+        sim_free(s);
+    }
+    assert_true(missed >= 10); /* that is what the pieces are for */
+}
+
+/* What that costs: of all that a member gives one part in 128, for this node is the only one that
+ * compares. And what it does not find: one bit of an object, but for as often as that. */
+static void pieces(void **state)
+{
+    uint32_t kept_out = 0, runs = 0;
+    for (uint32_t seed = 1; seed <= 20; seed++) {
+        struct sim *s = with_samples(seed * 7 + 1);
+        bool lies = seed > 4;
+        s->size = 700000;
+        sim_peer(s, lies ? V_FEW_BIT : V_NONE, 50e6, 300000);
+        sim_origin(s, 20e6, 20 * MS);
+        get_all(s, 0, 32, 120 * S);
+        struct fetch_stats st = stats(s);
+        assert_int_equal(st.spot_bytes, st.spots * (s->size / FETCH_SPOT_SHARE));
+        assert_int_equal(s->spot_sent, st.spot_bytes);
+        if (!lies) {
+            all_right(s, 32);
+            assert_int_equal(st.spots_false, 0);
+            assert_int_equal(st.spots, 32 - SAMPLES);
+        }
+        runs += lies;
+        kept_out += lies && s->wrong_bytes == 0;
+        sim_free(s);
+    }
+    print_message("one bit in two objects of 32: kept out in %u of %u runs\n", kept_out, runs);
+}
+
+/* Copies in the background, too. The origin that stops answering is waited for no longer than with
+ * samples. */
+static void few_background(void **state)
+{
+    struct sim *s = with_samples(21);
+    sim_peer(s, V_FEW, 50e6, 300000);
+    sim_origin(s, 20e6, 20 * MS);
+    struct fetch_want_opts o = {.prio = FETCH_BACKGROUND, .peers_only = true};
+    for (uint32_t i = 0; i < 7; i++) {
+        sim_want_opts(s, i, &o);
+    }
+    assert_true(sim_run(s, s->now + 120 * S));
+    assert_int_equal(s->n_ok, 7);
+    assert_int_equal(stats(s).samples, SAMPLES);
+    assert_int_equal(stats(s).spots, 7 - SAMPLES);
+    sim_want_opts(s, 7, &o);
+    assert_true(sim_run(s, s->now + 120 * S));
+    assert_int_equal(s->n_ok, 7);
+    assert_int_equal(s->done[7].code, ERR_DIGEST);
+    assert_int_equal(s->wrong_bytes, 0);
+    assert_int_equal(stats(s).spots_false, 1);
+    sim_free(s);
+
+    s = with_samples(22);
+    sim_peer(s, V_NONE, 50e6, 300000);
+    sim_origin(s, 20e6, 20 * MS);
+    get_all(s, 0, 8, 60 * S);
+    s->origin_cut = true;
+    get_all(s, 8, 8, 30 * S);
+    all_right(s, 16);
+    assert_int_equal(stats(s).uncompared, 8);
+    s->origin_cut = false;
+    s->origin_fails = true;
+    sim_until(s, s->now + 61 * S);
+    get_all(s, 16, 8, 30 * S);
+    all_right(s, 24);
+    assert_int_equal(stats(s).uncompared, 16);
+    s->origin_fails = false;
+    sim_until(s, s->now + 61 * S);
+    get_all(s, 24, 8, 30 * S);
+    assert_int_equal(stats(s).uncompared, 16);
+    assert_int_equal(stats(s).spots, 8 - SAMPLES + 8);
+    sim_free(s);
+}
+
 /* Members come and go, wants are cancelled and raised: one liar among them never gets a byte
  * through while the origin answers in time. Two that tell the same lie are two members' word, not
  * one's. */
@@ -309,6 +415,9 @@ int main(void)
         cmocka_unit_test(no_origin),
         cmocka_unit_test(unreachable),
         cmocka_unit_test(background),
+        cmocka_unit_test(few),
+        cmocka_unit_test(pieces),
+        cmocka_unit_test(few_background),
         cmocka_unit_test(chaos),
         cmocka_unit_test(believed_again),
     };

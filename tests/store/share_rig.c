@@ -322,7 +322,7 @@ void up_start(struct up *u, struct store *to, struct store *from, unsigned mode)
     pthread_mutex_init(&u->mu, NULL);
     pthread_mutex_init(&u->has_mu, NULL);
     pthread_cond_init(&u->cv, NULL);
-    struct store_origin_answers a = {u, origin_data, origin_fail, NULL, NULL};
+    struct store_origin_answers a = {u, origin_data, origin_fail, NULL, NULL, NULL};
     store_origin_answer_to(to, &a);
     assert_int_equal(pthread_create(&u->thread, NULL, up_main, u), 0);
     pthread_mutex_lock(&u->has_mu); /* what changes from here on waits until the list is noted */
