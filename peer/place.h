@@ -65,7 +65,7 @@ struct place_out {
     struct place_new *fresh; /* in the order in which they were given: level 1 first */
     size_t n_fresh;
     /* Bytes: what the members can keep together; of the model; possible = min of both; of objects
-     * that somebody holds; of objects that somebody holds or is to get. */
+     * that somebody holds; of objects that somebody keeps within its budget, or is to get. */
     uint64_t budgets, model, possible, covered, planned;
 };
 

@@ -35,9 +35,12 @@ static void a_second_keeper(void **s)
     ok(keeper_seal(&a.m, &b.me.id, box, &e));
     fails(keeper_take(&c.m, box, sizeof box, &e), ERR_DIGEST, "cannot be used");
     fails(keeper_take(&b.m, box, sizeof box - 1, &e), ERR_FORMAT, "sealed");
-    box[70] ^= 1;
-    fails(keeper_take(&b.m, box, sizeof box, &e), ERR_DIGEST, "cannot be used");
-    box[70] ^= 1;
+    for (size_t i = 0; i < sizeof box; i++) { /* whatever byte of it is another */
+        box[i] ^= 1;
+        assert_int_not_equal(keeper_take(&b.m, box, sizeof box, &e), 0);
+        assert_true(keeper_wanted(&b.m));
+        box[i] ^= 1;
+    }
     ok(keeper_take(&b.m, box, sizeof box, &e));
     assert_false(keeper_wanted(&b.m));
     ok(keeper_take(&b.m, box, sizeof box, &e)); /* twice does no harm */
